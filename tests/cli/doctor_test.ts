@@ -98,7 +98,7 @@ Deno.test("files that are not there are a failure, objects that no proxy serves 
   );
 });
 
-Deno.test("a failure comes first, with its mend below, and ends with 1", async () => {
+Deno.test("a failure comes first, with its fix below, and ends with 1", async () => {
   const sysctl =
     `case "$*" in *net.ipv4.ip_forward*) echo "net.ipv4.ip_forward = 0"; for name; do case $name in
     *ip_forward) ;; *disable_ipv6) echo "$name = 0";; *_max) echo "$name = 1000";; *) echo "$name = 1";; esac; done;; *) ${
@@ -159,7 +159,7 @@ Deno.test("-o json has a shape for programs, and --migrate-to the Services that 
   // This machine has no ipvsadm.
   assertEquals([code, report.result], [1, "failure"]);
   for (const finding of report.findings) {
-    assertEquals(Object.keys(finding), ["check", "level", "what", "mend"]);
+    assertEquals(Object.keys(finding), ["check", "level", "what", "fix"]);
   }
   const { migration } = report;
   assertEquals([migration.from, migration.to], ["nftables", "ipvs"]);

@@ -1,6 +1,6 @@
 /**
  * `kproxy check` on rules of a real kernel: beside a running kproxy nothing is written, and a listing that left rules out once is no
- * damage. What it finds and `--repair` mends: `planted_faults_test.ts`.
+ * damage. What it finds and `--repair` fixes: `planted_faults_test.ts`.
  *
  * @module
  */
@@ -42,7 +42,7 @@ async function checksTwice(web: WebLab): Promise<void> {
 }
 
 for (const mode of LAB_MODES) {
-  e2eTest(`check beside a running kproxy writes nothing, and mends once it is gone, ${mode.name}`, [
+  e2eTest(`check beside a running kproxy writes nothing, and fixes once it is gone, ${mode.name}`, [
     ...WEB_NEEDS,
     ...mode.needs,
   ], async (t) => {
@@ -55,11 +55,11 @@ for (const mode of LAB_MODES) {
       await web.lab.node.netns.run(DAMAGES[mode.name]!);
       const refused = await check("--repair");
       assertEquals([refused.code, refused.out], [1, ""], refused.err);
-      assertStringIncludes(refused.err, "mends them itself");
+      assertStringIncludes(refused.err, "fixes them itself");
       await running.stop();
     }
-    const mended = await check("--repair");
-    assertEquals([mended.code, besideAudit(mended)], [0, ""], mended.out);
+    const fixed = await check("--repair");
+    assertEquals([fixed.code, besideAudit(fixed)], [0, ""], fixed.out);
     if (mode.name === "nftables") {
       await t.step("what only one of two listings lacks is not reported", () => checksTwice(web));
     }

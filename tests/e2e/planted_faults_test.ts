@@ -1,7 +1,7 @@
 /**
  * Faults, planted one by one into a node with real rules: `check`, `doctor` or `trace` names the true cause of each; a packet that
- * arrives otherwise fares as `trace` says of the rules that are there; `check --repair` mends what is ours and touches nothing else; and
- * with the mend the packet arrives again, as all do at first.
+ * arrives otherwise fares as `trace` says of the rules that are there; `check --repair` fixes what is ours and touches nothing else; and
+ * with the fix the packet arrives again, as all do at first.
  *
  * @module
  */
@@ -33,8 +33,8 @@ const isChosen = ({ name }: PlantedFault): boolean =>
 
 const TOOLS = ["ip", "sysctl", "conntrack", "iptables", "ip6tables", "iptables-legacy", "nft"];
 
-async function plantAndMend(lab: FaultLab, fault: PlantedFault): Promise<void> {
-  const { packet, plant, flags = [], mend } = fault;
+async function plantAndFix(lab: FaultLab, fault: PlantedFault): Promise<void> {
+  const { packet, plant, flags = [], fix } = fault;
   const given = typeof flags === "function" ? () => flags(lab) : () => flags;
   const sound = packet === undefined ? "" : SOUND[packet] ?? "";
   await plant(lab);
@@ -42,32 +42,32 @@ async function plantAndMend(lab: FaultLab, fault: PlantedFault): Promise<void> {
     await isNamed(lab, fault, sound, given());
   } catch (error) {
     // The others are planted into a sound node all the same.
-    if (mend !== "repair") await mend(lab);
+    if (fix !== "repair") await fix(lab);
     await lab.restore();
     throw error;
   }
-  if (mend !== "repair") {
-    await mend(lab);
+  if (fix !== "repair") {
+    await fix(lab);
     const after = await lab.kproxy("check", []);
     assertEquals([after.code, after.err], [0, ""], after.out);
   }
-  if (packet !== undefined) assertEquals(await lab.send(packet, sound), [], "after the mend");
+  if (packet !== undefined) assertEquals(await lab.send(packet, sound), [], "after the fix");
 }
 
-/** The answer names it, the packet fares as predicted, and `--repair` mends it if it is ours. */
+/** The answer names it, the packet fares as predicted, and `--repair` fixes it if it is ours. */
 async function isNamed(
   lab: FaultLab,
   fault: PlantedFault,
   sound: string,
   flags: readonly string[],
 ): Promise<void> {
-  const { packet, ask: [command, ...args], says, code = 1, mend, really } = fault;
+  const { packet, ask: [command, ...args], says, code = 1, fix, really } = fault;
   const planted = await lab.others();
   const answer = await lab.kproxy(command, args, flags);
   assertMatch(answer.out + answer.err, says);
   assertEquals(answer.code, code, answer.out + answer.err);
-  // Nothing of it is ours to be mended: a repair changes nothing.
-  if (mend !== "repair" && lab.api === null) await lab.kproxy("check", ["--repair"], flags);
+  // Nothing of it is ours to be fixed: a repair changes nothing.
+  if (fix !== "repair" && lab.api === null) await lab.kproxy("check", ["--repair"], flags);
   if (packet !== undefined) {
     const predicted = await lab.predict(packet);
     if (really === undefined) assert(predicted !== sound, `${packet} fares as before: ${predicted}`);
@@ -77,7 +77,7 @@ async function isNamed(
       `${predicted} was predicted by ${lab.lastTrace}`,
     );
   }
-  if (mend === "repair") {
+  if (fix === "repair") {
     const repair = await lab.kproxy("check", ["--repair"], flags);
     assertEquals([repair.code, besideAudit(repair)], [0, ""], repair.out);
   }
@@ -95,7 +95,7 @@ for (const mode of ["iptables", "nftables"] as const satisfies readonly FaultMod
     for (const fault of faults) {
       await t.step({
         name: fault.name,
-        fn: () => plantAndMend(lab, fault),
+        fn: () => plantAndFix(lab, fault),
         // The lab's agents and their servers outlive a step.
         sanitizeOps: false,
         sanitizeResources: false,

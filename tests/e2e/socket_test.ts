@@ -152,7 +152,7 @@ e2eTest(
           assert(!out.includes(EVIL), out);
         }
         assertEquals(await netns.run(["nft", "list", "ruleset"]), "");
-        // With files of the cluster's own it does not write either: what is there may be a proxy that mends its rules itself.
+        // With files of the cluster's own it does not write either: what is there may be a proxy that fixes its rules itself.
         const files = ["--manifests=examples/demo", "--hostname-override=node-a"];
         const named = await kproxy(["check", "--repair", "--proxy-mode=nftables", ...files], {
           netns: netns.name,

@@ -65,7 +65,7 @@ class Looked {
   }
 }
 
-/** What a user does, which command names it, and what mends it. */
+/** What a user does, which command names it, and what fixes it. */
 const FAULTS: readonly {
   readonly name: string;
   readonly plant: string;

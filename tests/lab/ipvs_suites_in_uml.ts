@@ -74,7 +74,7 @@ const STORIES: readonly Story[] = [
   ["endpoints come and go", endpointsComeAndGo],
   ["Services come, change and go", servicesComeAndGo],
   ["a client uses a port again", portIsUsedAgain],
-  ["faults are named by their cause, and mended", (_, web) => ipvsFaultsAreNamed(web)],
+  ["faults are named by their cause, and fixed", (_, web) => ipvsFaultsAreNamed(web)],
   ["what others remove comes back", async (t, web) => {
     await using kproxy = await web.start(REPAIR_ARGS);
     const { netns } = web.lab.node;

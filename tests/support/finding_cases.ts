@@ -16,7 +16,7 @@ export function testFindings(tables: Readonly<Record<string, readonly FindingCas
       Deno.test(`${subject}: ${name}`, { permissions: "none" }, () => {
         const shown = found.map(({ level, what }) => `${level} ${what}`.slice(0, 200));
         assertEquals(shown.map((line, index) => line.slice(0, wanted[index]?.length ?? 200)), wanted);
-        for (const { level, mend } of found) assertEquals(mend === "", level === "ok");
+        for (const { level, fix } of found) assertEquals(fix === "", level === "ok");
       });
     }
   }

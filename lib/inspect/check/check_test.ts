@@ -138,8 +138,8 @@ const LEAVES: readonly (readonly [
   words: string,
   isAllowed: boolean,
 ])[] = [
-  ["one that is well mends it itself", {}, "every 30 s and mends them itself", false],
-  ["one that has mended before does so again", { drift: "repaired" }, "mends them itself", false],
+  ["one that is well fixes it itself", {}, "every 30 s and fixes them itself", false],
+  ["one that has fixed before does so again", { drift: "repaired" }, "fixes them itself", false],
   ["one whose syncs fail does not", { failed: true }, "its last sync of IPv4 failed: no memory", true],
   ["one that has tried in vain does not", { drift: "lasting" }, "nat KUBE-SERVICES stayed damaged", true],
   ["one of another mode is left alone", { used: "ipvs", failed: true }, "runs mode ipvs", false],
@@ -175,19 +175,19 @@ async function withSocket(work: (config: KubeProxyConfiguration) => Promise<void
   }
 }
 
-Deno.test("beside a kproxy that does not answer nothing is mended: it may have no processor", async () => {
+Deno.test("beside a kproxy that does not answer nothing is fixed: it may have no processor", async () => {
   await withSocket(async (config) => {
     const { socket } = config.kproxy;
     using _listener = openOwnSocket(socket).listener;
     const leave = await repairLeave(config, "iptables", { limitMs: 50 });
     const reason =
-      `a kproxy may run here, and it is not known whether it mends its rules itself: the kproxy on ${socket} ` +
+      `a kproxy may run here, and it is not known whether it fixes its rules itself: the kproxy on ${socket} ` +
       "cannot be asked: it does not answer within 0.05 s";
     assertEquals(leave, { isAllowed: false, reason });
   });
 });
 
-Deno.test("where no kproxy runs, rules are mended, unless something at the port of its metrics says that it is a proxy", async () => {
+Deno.test("where no kproxy runs, rules are fixed, unless something at the port of its metrics says that it is a proxy", async () => {
   await withSocket(async (config) => {
     assertEquals(await repairLeave(config, "iptables"), { isAllowed: true, note: null });
     await using server = Deno.serve(
@@ -199,7 +199,7 @@ Deno.test("where no kproxy runs, rules are mended, unless something at the port 
     assertEquals(leave, {
       isAllowed: false,
       reason:
-        `on ${metricsBindAddress} another proxy answers there: mode ipvs; it is not known whether that one mends ` +
+        `on ${metricsBindAddress} another proxy answers there: mode ipvs; it is not known whether that one fixes ` +
         "its rules itself: end it first",
     });
   });

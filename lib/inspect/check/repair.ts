@@ -37,7 +37,7 @@ export async function repairLeave(
     return {
       isAllowed: false,
       reason:
-        `a kproxy may run here, and it is not known whether it mends its rules itself: ${error.message}`,
+        `a kproxy may run here, and it is not known whether it fixes its rules itself: ${error.message}`,
     };
   }
 }
@@ -51,7 +51,7 @@ async function leaveBesideOthers({ metricsBindAddress }: KubeProxyConfiguration)
   return {
     isAllowed: false,
     reason:
-      `on ${metricsBindAddress} ${holder}; it is not known whether that one mends its rules itself: end it first`,
+      `on ${metricsBindAddress} ${holder}; it is not known whether that one fixes its rules itself: end it first`,
   };
 }
 
@@ -70,18 +70,18 @@ export function leaveBeside(
   }
   for (const [family, { lastSync, lastFailure }] of Object.entries(families)) {
     if (lastFailure === null || (lastSync !== null && lastSync.time > lastFailure.time)) continue;
-    const note = `${who} does not mend it: its last sync of ${family} failed: ${lastFailure.error}`;
+    const note = `${who} does not fix it: its last sync of ${family} failed: ${lastFailure.error}`;
     return { isAllowed: true, note };
   }
   const last = drift.recent.at(-1);
   if (last?.outcome === "lasting") {
-    const note = `${who} does not mend it: it has tried, and ${last.damaged.join(", ")} stayed damaged`;
+    const note = `${who} does not fix it: it has tried, and ${last.damaged.join(", ")} stayed damaged`;
     return { isAllowed: true, note };
   }
   const seconds = selectedPeriods(config, mode).syncPeriod / 1000;
   return {
     isAllowed: false,
-    reason: `${who} looks at its rules every ${seconds} s and mends them itself: look again after that`,
+    reason: `${who} looks at its rules every ${seconds} s and fixes them itself: look again after that`,
   };
 }
 

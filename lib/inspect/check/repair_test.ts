@@ -109,7 +109,7 @@ async function check({ mode, exec, machine }: Node): Promise<readonly FamilyChec
   });
 }
 
-async function mend(node: Node, checks: readonly FamilyCheck[]): Promise<readonly string[]> {
+async function fix(node: Node, checks: readonly FamilyCheck[]): Promise<readonly string[]> {
   const { mode, exec, machine, modes } = node;
   const desired = inputOf(mode, undefined, machine);
   const { families, refused } = await repair({ exec, mode, desired, checks, log: silentLogger, modes });
@@ -118,10 +118,10 @@ async function mend(node: Node, checks: readonly FamilyCheck[]): Promise<readonl
 }
 
 /** A check reports this damage, and after the repair it reports none. */
-async function assertMended(node: Node, finds: string): Promise<void> {
+async function assertFixed(node: Node, finds: string): Promise<void> {
   const damaged = await check(node);
   assertStringIncludes(places(damaged), finds);
-  await mend(node, damaged);
+  await fix(node, damaged);
   const after = await check(node);
   assert(after.every(isClean), places(after));
 }
@@ -176,20 +176,20 @@ Deno.test("iptables: --repair makes a node clean, and leaves alone what is not o
   await fake.run(["iptables", "-t", "nat", "-A", "PREROUTING", "-d", "203.0.113.9/32", "-j", "ACCEPT"]);
   const bare = await check(node);
   assertStringIncludes(places(bare), "missing iptables nat KUBE-SERVICES");
-  assertEquals(await mend(node, bare), ["IPv4"]);
+  assertEquals(await fix(node, bare), ["IPv4"]);
   assertEquals(places(await check(node)), "");
   for (const [name, args, finds] of IPTABLES_FAULTS) {
     await t.step(name, async () => {
       const { code, stderr } = await fake.run(["iptables", "-t", "nat", ...args(fake.saved("IPv4", "nat"))]);
       assertEquals([code, stderr], [0, ""]);
-      await assertMended(node, finds);
+      await assertFixed(node, finds);
       assertStringIncludes(fake.saved("IPv4", "nat"), OTHERS);
     });
   }
   await t.step("of a sound node nothing is written", async () => {
     const writes = (): number => fake.runs.filter(({ argv }) => argv[0]?.includes("restore")).length;
     const before = writes();
-    assertEquals(await mend(node, await check(node)), []);
+    assertEquals(await fix(node, await check(node)), []);
     assertEquals(writes(), before);
   });
   await t.step("a rule of another program in front is told, and stays", async () => {
@@ -197,7 +197,7 @@ Deno.test("iptables: --repair makes a node clean, and leaves alone what is not o
     await fake.run(["iptables", "-t", "nat", "-I", "PREROUTING", "1", ...rule]);
     const found = await check(node);
     assertStringIncludes(places(found), "foreign table nat chain PREROUTING rule 1");
-    assertEquals([damagedFamilies(found), await mend(node, found)], [[], []]);
+    assertEquals([damagedFamilies(found), await fix(node, found)], [[], []]);
     assertStringIncludes(fake.saved("IPv4", "nat"), "-A PREROUTING -d 10.96.0.1/32 -j ACCEPT");
   });
 });
@@ -220,13 +220,13 @@ Deno.test("nftables: --repair makes a node clean, and leaves alone what is not o
   const fake = new FakeNft();
   const node = nftablesNode(fake);
   await fake.others("add table ip others\nadd chain ip others mine\nadd rule ip others mine accept\n");
-  await mend(node, await check(node));
+  await fix(node, await check(node));
   assertEquals(places(await check(node)), "");
   const others = fake.listed("ip others");
   for (const [name, text, finds] of NFT_FAULTS) {
     await t.step(name, async () => {
       await fake.others(`${text}\n`);
-      await assertMended(node, finds);
+      await assertFixed(node, finds);
       assertEquals(fake.listed("ip others"), others);
     });
   }
@@ -258,13 +258,13 @@ Deno.test("ipvs: --repair makes a node clean", async (t) => {
   const fake = new FakeIpvs();
   const node = ipvsNode(fake);
   const bare = await check(node);
-  assertEquals(await mend(node, bare), ["IPv4"]);
+  assertEquals(await fix(node, bare), ["IPv4"]);
   assertEquals(places(await check(node)), "");
   for (const [name, argv, stdin, finds] of IPVS_FAULTS) {
     await t.step(name, async () => {
       const { code, stderr } = await fake.run(argv, { stdin });
       assertEquals([code, stderr], [0, ""]);
-      await assertMended(node, finds);
+      await assertFixed(node, finds);
     });
   }
 });

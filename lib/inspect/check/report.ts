@@ -80,7 +80,7 @@ export function checkLines(
     if (repair.note !== null) lines.push(repair.note);
     lines.push(
       repair.families.length === 0
-        ? "Nothing of ours was to be mended."
+        ? "Nothing of ours was to be fixed."
         : `Written anew: the rules of ${
           repair.families.join(" and ")
         } (${repair.before} differences before).`,

@@ -259,12 +259,12 @@ function checkRights({ rights }: ApiFacts): readonly Finding[] {
     } else if (isAllowed.value) {
       granted.push(text);
     } else {
-      const mend = `grant ${verb} on ${resource} of API group "${group}", as ClusterRole ` +
+      const fix = `grant ${verb} on ${resource} of API group "${group}", as ClusterRole ` +
         "system:node-proxier has it, to the user of the access";
       findings.push(
         otherwise === ""
-          ? failure(check, `may not ${text}: no Service can be served`, mend)
-          : warning(check, `may not ${text}, which is optional: ${otherwise}`, mend),
+          ? failure(check, `may not ${text}: no Service can be served`, fix)
+          : warning(check, `may not ${text}, which is optional: ${otherwise}`, fix),
       );
     }
   }

@@ -13,7 +13,7 @@ import type { DoctorReport } from "./report.ts";
 function ofCluster({ findings }: DoctorReport): readonly string[] {
   const checks = ["API server", "API rights", "node", "clock", "move to mode iptables"];
   return findings.filter(({ check }) => checks.includes(check))
-    .map(({ check, level, what, mend }) => `${level} ${check}: ${what}${mend === "" ? "" : ` -> ${mend}`}`);
+    .map(({ check, level, what, fix }) => `${level} ${check}: ${what}${fix === "" ? "" : ` -> ${fix}`}`);
 }
 
 function look(
@@ -109,7 +109,7 @@ Deno.test("without clusterCIDR the likely one is named, by the pod CIDRs of all 
       clusterCIDR,
     });
     const found = (await look(server, { config })).findings.find(({ check }) => check === "local traffic");
-    return `${found?.level} ${found?.mend}`;
+    return `${found?.level} ${found?.fix}`;
   };
   assertEquals(
     await ofTraffic(""),

@@ -65,7 +65,7 @@ export function checkNode(node: NodeObject | null, machine: OwnMachine): readonl
     ]),
     ...uses.map((use) => {
       const what = `${use}, of an IP family that this node cannot serve`;
-      return failure(check, what, "mend what the check of the mode names");
+      return failure(check, what, "fix what the check of the mode names");
     }),
   ];
   if (findings.length > 0) return findings;
@@ -114,10 +114,10 @@ export function checkLocalTraffic(
     : "what comes to cluster IPs from outside of the cluster is not masqueraded, so answers may miss their way";
   const likely = [...likelyClusterCidrs(allNodes.flatMap(({ podCIDRs }) => podCIDRs)).values()].join(",");
   const value = likely === "" ? "the network of all Pods" : `likely ${likely}, by the Nodes' pod CIDRs`;
-  const mend = config.detectLocalMode === "ClusterCIDR"
+  const fix = config.detectLocalMode === "ClusterCIDR"
     ? `set clusterCIDR (--cluster-cidr): ${value}; kube-controller-manager's --cluster-cidr is the right one`
     : "set what detectLocalMode goes by";
-  return [warning(check, `${[...new Set(problems)].join("; ")}: ${effect}`, mend)];
+  return [warning(check, `${[...new Set(problems)].join("; ")}: ${effect}`, fix)];
 }
 
 /** Unserved destinations as a running kproxy reports them: how many, and the first ones. */
@@ -161,7 +161,7 @@ export async function checkManifests(
     const places = problems.map(({ where, object, message }) => `${where}: ${object}: ${message}`);
     const read = problems.length === 0
       ? ok(check, `${counted(objects.length, "object")} in ${manifests.join(", ")}`)
-      : warning(check, rejectedText(places), "mend these objects, no proxy serves them");
+      : warning(check, rejectedText(places), "fix these objects, no proxy serves them");
     if (nodeName === null) return [read];
     const { unserved } = stateOfObjects(objects, nodeName, () => {}, config);
     return [read, ...checkUnserved({ count: unserved.length, destinations: unserved })];

@@ -223,8 +223,8 @@ const CHECKS: readonly Check[] = [
   ],
   ["API server", ({ apiUnasked }) => {
     if (apiUnasked === undefined) return [];
-    const mend = "name it with --config=FILE or --kubeconfig=FILE, or ask as that user";
-    return [warning("API server", apiUnasked, mend)];
+    const fix = "name it with --config=FILE or --kubeconfig=FILE, or ask as that user";
+    return [warning("API server", apiUnasked, fix)];
   }],
   ["mode", async ({ mode, config }) => modes.checkMode(await mode, config.mode)],
   [
@@ -332,8 +332,8 @@ const CHECKS: readonly Check[] = [
   [({ migrateTo }) => `move to mode ${migrateTo}`, async ({ move, migrateTo }) => {
     const { rejected = [] } = await move ?? {};
     if (rejected.length === 0) return [];
-    const mend = "mend these objects, they are not served either";
-    return [warning(`move to mode ${migrateTo}`, rejectedText(rejected), mend)];
+    const fix = "fix these objects, they are not served either";
+    return [warning(`move to mode ${migrateTo}`, rejectedText(rejected), fix)];
   }],
 ];
 

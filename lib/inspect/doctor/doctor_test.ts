@@ -219,9 +219,9 @@ for (const [name, mode, start, fault, said] of FAULTS) {
     for (const one of said) {
       assert(all.some((line) => one.test(line)), `${one} is none of\n${all.join("\n")}`);
     }
-    for (const { level, what, mend } of report.findings) {
-      assertEquals(mend === "", level === "ok", what);
-      assert(!`${what}${mend}`.includes("\n"), what);
+    for (const { level, what, fix } of report.findings) {
+      assertEquals(fix === "", level === "ok", what);
+      assert(!`${what}${fix}`.includes("\n"), what);
     }
     // Facts that do not need the program are known all the same.
     if (!start.startsWith("sysctl")) {
@@ -339,7 +339,7 @@ Deno.test("iptables that is missing ends mode iptables, and auto passes over wha
   );
 });
 
-Deno.test("planted faults of a node are named with their mend", async () => {
+Deno.test("planted faults of a node are named with their fix", async () => {
   const node = new DoctorNode();
   node.settings["net.ipv4.ip_forward"] = "0";
   node.settings["net.ipv4.conf.eth0/100.rp_filter"] = "1";
@@ -356,7 +356,7 @@ Deno.test("planted faults of a node are named with their mend", async () => {
   await node.iptables.run(["iptables-legacy", "-t", "nat", "-N", "KUBE-SERVICES"]);
   const { findings, result } = await look(node, "iptables");
   assertEquals(result, "failure");
-  const text = findings.filter(({ level }) => level !== "ok").map(({ what, mend }) => `${what} -> ${mend}`)
+  const text = findings.filter(({ level }) => level !== "ok").map(({ what, fix }) => `${what} -> ${fix}`)
     .join("\n");
   for (
     const part of [

@@ -91,14 +91,14 @@ export function checkConntrack(
   );
   if (max > 0 && !Number.isNaN(count)) {
     const text = `${count} of ${max} connections are tracked`;
-    const mend = `raise conntrack.maxPerCore (--conntrack-max-per-core), or: sysctl -w ${CONNTRACK_MAX}=${
+    const fix = `raise conntrack.maxPerCore (--conntrack-max-per-core), or: sysctl -w ${CONNTRACK_MAX}=${
       2 * max
     }`;
     findings.push(
       count >= FULL * max
-        ? failure(check, `${text}: new ones are dropped when it is full`, mend)
+        ? failure(check, `${text}: new ones are dropped when it is full`, fix)
         : count >= NEARLY_FULL * max
-        ? warning(check, `${text}: it is filling up`, mend)
+        ? warning(check, `${text}: it is filling up`, fix)
         : ok(check, text),
     );
   }

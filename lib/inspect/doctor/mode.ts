@@ -103,23 +103,23 @@ function warningsOnly(warnings: string[]): Logger {
 export function checkMode(fact: ModeFact, wanted: string): readonly Finding[] {
   const check = "mode";
   const other = wanted === "iptables" ? "nftables" : "iptables";
-  const mend = `install or load what it names, or choose another mode: --proxy-mode=${other}`;
+  const fix = `install or load what it names, or choose another mode: --proxy-mode=${other}`;
   if (fact.kind === "unusable") {
     const asRoot = "run kproxy doctor as root, or with CAP_NET_ADMIN (legacy iptables: CAP_NET_RAW, too)";
     const what = `mode ${wanted} cannot run here: ${fact.reason}`;
-    return [failure(check, what, fact.lacksRights ? asRoot : mend)];
+    return [failure(check, what, fact.lacksRights ? asRoot : fix)];
   }
   const { mode, passedOver, refused, warnings } = fact;
   const why = passedOver.map((other) => `${other.mode}: ${other.reason}`).join("; ");
   return [
     wanted === mode || wanted === "auto"
       ? ok(check, `${mode} works here${why === "" ? "" : `; passed over ${why}`}`)
-      : warning(check, `mode ${wanted} cannot run here and gives way to ${mode}: ${why}`, mend),
+      : warning(check, `mode ${wanted} cannot run here and gives way to ${mode}: ${why}`, fix),
     ...refused.map(({ family, reason }) =>
       warning(
         check,
         `${family} is not served: ${reason}`,
-        "mend that where the cluster uses it; else ignore it",
+        "fix that where the cluster uses it; else ignore it",
       )
     ),
     ...warnings.map((text) => warning(check, text, "see docs/operations.md")),

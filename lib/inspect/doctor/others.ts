@@ -274,7 +274,7 @@ interface KnownProxy {
   /** Targets of its rules in PREROUTING of nat. */
   readonly chain?: RegExp;
   readonly device?: RegExp;
-  readonly mend: string;
+  readonly fix: string;
   /** Mode whose rules look the same for kproxy and kube-proxy. */
   readonly mode?: ProxyMode;
 }
@@ -283,13 +283,13 @@ const KNOWN: readonly KnownProxy[] = [
   {
     name: "kube-proxy (mode nftables)",
     table: /^kube-proxy$/,
-    mend: "end kube-proxy on this node, then: kproxy cleanup --only=nftables --of=kube-proxy",
+    fix: "end kube-proxy on this node, then: kproxy cleanup --only=nftables --of=kube-proxy",
   },
   {
     name: "a proxy in mode userspace, kube-proxy or a kproxy of another configuration,",
     // Chains that only userspace mode has.
     chain: /^KUBE-PORTALS-/,
-    mend: "end it on this node, then: kproxy cleanup --only=userspace",
+    fix: "end it on this node, then: kproxy cleanup --only=userspace",
     mode: "userspace",
   },
   {
@@ -297,19 +297,19 @@ const KNOWN: readonly KnownProxy[] = [
     table: /^cilium/i,
     chain: /^(OLD_)?CILIUM_/,
     device: /^cilium_(host|net)$/,
-    mend: "set kubeProxyReplacement=false in Cilium, or do without kproxy here",
+    fix: "set kubeProxyReplacement=false in Cilium, or do without kproxy here",
   },
   {
     name: "kube-router",
     table: /^kube-router/,
     chain: /^KUBE-ROUTER-/,
     device: /^kube-dummy-if$/,
-    mend: "start kube-router with --run-service-proxy=false, and once with --cleanup-config",
+    fix: "start kube-router with --run-service-proxy=false, and once with --cleanup-config",
   },
   {
     name: "Calico's eBPF data plane",
     device: /^bpf(in|out)\.cali$/,
-    mend: "set bpfEnabled=false in Calico's FelixConfiguration, or do without kproxy here",
+    fix: "set bpfEnabled=false in Calico's FelixConfiguration, or do without kproxy here",
   },
 ];
 
@@ -334,7 +334,7 @@ export function checkOtherProxies(signs: ProxySigns): readonly Finding[] {
       ...KNOWN.map((proxy): Doubt => {
         const found = signsOf(proxy, signs);
         return found.length > 0 && proxy.mode !== signs.mode &&
-          [`${proxy.name} was or is here: ${few(found)}`, proxy.mend];
+          [`${proxy.name} was or is here: ${few(found)}`, proxy.fix];
       }),
     ]),
   ];

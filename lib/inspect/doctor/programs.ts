@@ -66,13 +66,13 @@ async function checkProgram(
   { name, versionFlag = "--version", packageName = name, modes = [], otherwise = "", minVersion }: Program,
   running: Promise<readonly ProxyMode[]>,
 ): Promise<Finding> {
-  const lacking = async (what: string, mend: string): Promise<Finding> => {
+  const lacking = async (what: string, fix: string): Promise<Finding> => {
     const here = await running;
     const needing = modes.filter((mode) => here.includes(mode));
     if (needing.length > 0) {
-      return failure(CHECK, `${what}: mode ${needing.join(" and ")} does not work`, mend);
+      return failure(CHECK, `${what}: mode ${needing.join(" and ")} does not work`, fix);
     }
-    if (otherwise !== "") return warning(CHECK, `${what}: ${otherwise}`, mend);
+    if (otherwise !== "") return warning(CHECK, `${what}: ${otherwise}`, fix);
     return ok(CHECK, `${what}; only mode ${modes.join(" and ")} needs it`);
   };
   const install = `apt-get install ${packageName} (or your system's package with that program)`;
@@ -106,12 +106,12 @@ export interface ProgramTrouble {
 /** One finding per program and kind of trouble: a start would have the same trouble. */
 export function checkTroubles(troubles: readonly ProgramTrouble[]): readonly Finding[] {
   return troubles.map(({ program, kind, words }) => {
-    const [what, mend] = TROUBLES[kind];
-    return failure(CHECK, `${program} ${what}: ${words}`, mend.replaceAll("PROGRAM", program));
+    const [what, fix] = TROUBLES[kind];
+    return failure(CHECK, `${program} ${what}: ${words}`, fix.replaceAll("PROGRAM", program));
   });
 }
 
-const TROUBLES: Readonly<Record<ProgramTrouble["kind"], readonly [what: string, mend: string]>> = {
+const TROUBLES: Readonly<Record<ProgramTrouble["kind"], readonly [what: string, fix: string]>> = {
   hangs: [
     "does not end",
     `see what it waits for: ps -C PROGRAM -o pid,stat,wchan:30,args; docs/operations.md, "Programs that hang"`,

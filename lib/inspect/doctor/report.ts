@@ -19,31 +19,31 @@ export interface Finding {
   readonly level: Level;
   readonly what: string;
   /** The fix in one line: command or flag; `""`: nothing to fix. */
-  readonly mend: string;
+  readonly fix: string;
 }
 
 export function ok(check: string, what: string): Finding {
-  return { check, level: "ok", what: oneLine(what), mend: "" };
+  return { check, level: "ok", what: oneLine(what), fix: "" };
 }
 
 /** A finding that impairs some traffic, or may. */
-export function warning(check: string, what: string, mend: string): Finding {
-  return { check, level: "warning", what: oneLine(what), mend };
+export function warning(check: string, what: string, fix: string): Finding {
+  return { check, level: "warning", what: oneLine(what), fix };
 }
 
 /** A finding that keeps kproxy, or the traffic of Services, from working. */
-export function failure(check: string, what: string, mend: string): Finding {
-  return { check, level: "failure", what: oneLine(what), mend };
+export function failure(check: string, what: string, fix: string): Finding {
+  return { check, level: "failure", what: oneLine(what), fix };
 }
 
 /** A finding about a fact that could not be read. */
 export function unknown(check: string, reason: unknown): Finding {
   const why = typeof reason === "string" ? reason : errorText(reason);
-  return warning(check, `could not be looked at: ${why}`, "mend that, and run kproxy doctor again");
+  return warning(check, `could not be looked at: ${why}`, "fix that, and run kproxy doctor again");
 }
 
 /** A possible warning: what impairs some traffic, or may, and its fix; false or undefined: no warning. */
-export type Doubt = readonly [what: string, mend: string] | false | undefined;
+export type Doubt = readonly [what: string, fix: string] | false | undefined;
 
 /** A warning for each doubt; without any, one finding says that all is `well`. */
 export function warnings(check: string, well: string | null, doubts: readonly Doubt[]): readonly Finding[] {
@@ -84,9 +84,9 @@ export function doctorReport(
 /** Lines of the report; the fix of a finding is below it. */
 export function reportLines(report: DoctorReport): readonly string[] {
   const rows = LEVELS.flatMap((level) =>
-    report.findings.filter((finding) => finding.level === level).flatMap(({ check, what, mend }) => [
+    report.findings.filter((finding) => finding.level === level).flatMap(({ check, what, fix }) => [
       [level === "failure" ? "FAILURE" : level, check, what],
-      ...(mend === "" ? [] : [["", "", `-> ${mend}`]]),
+      ...(fix === "" ? [] : [["", "", `-> ${fix}`]]),
     ])
   );
   const migration = report.migration === null ? [] : ["", ...migrationLines(report.migration)];

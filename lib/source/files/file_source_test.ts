@@ -59,7 +59,7 @@ Deno.test("a refused object keeps its last good version while the rest of its fi
       assertEquals(refused(), ["Service default/web"]);
       await write("a.yaml", service("web", 82) + service("api", 92));
       await handler.untilPorts("api:92", "web:82");
-      assertEquals(refused(), [], "mended");
+      assertEquals(refused(), [], "fixed");
       await write("a.yaml", service("api", 92));
       await handler.untilPorts("api:92");
     },

@@ -1,5 +1,5 @@
 /**
- * What a planted fault is: what is done to a node, which command tells it by its true cause, and what mends it.
+ * What a planted fault is: what is done to a node, which command tells it by its true cause, and what fixes it.
  *
  * @module
  */
@@ -32,7 +32,7 @@ export interface PlantedFault {
   /** What becomes of it in between, if `trace` cannot know that, or if it is served all the same, in words of flow cases. */
   readonly really?: string;
   /**
-   * `repair`: `kproxy check --repair` mends it, as it is ours. Else what its owner does, or what the answer names.
+   * `repair`: `kproxy check --repair` fixes it, as it is ours. Else what its owner does, or what the answer names.
    */
-  readonly mend: "repair" | ((lab: FaultLab) => Promise<unknown>);
+  readonly fix: "repair" | ((lab: FaultLab) => Promise<unknown>);
 }

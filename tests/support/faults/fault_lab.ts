@@ -53,7 +53,7 @@ export function balancedService(more: Partial<Parameters<typeof service>[1]> = {
 }
 const API_SLICE = slice("shop/api.1", ["http:8080"], ["10.244.0.21@node-a"]);
 
-/** Rules, sets and settings of others on the node: they are as they were, whatever kproxy mends. */
+/** Rules, sets and settings of others on the node: they are as they were, whatever kproxy fixes. */
 const OTHERS = `
 iptables -w 5 -N FIREWALL; iptables -w 5 -A INPUT -j FIREWALL
 iptables -w 5 -A FIREWALL -s 203.0.113.99 -j DROP

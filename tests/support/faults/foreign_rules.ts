@@ -8,11 +8,11 @@ import { BOTH, type PlantedFault } from "./fault.ts";
 import { type FaultLab, NODE, POD, SOUND, WORLD } from "./fault_lab.ts";
 
 /** A rule of iptables that is appended or put in front, and later taken away. */
-function rule(action: "-A" | "-I", ...words: readonly string[]): Pick<PlantedFault, "plant" | "mend"> {
+function rule(action: "-A" | "-I", ...words: readonly string[]): Pick<PlantedFault, "plant" | "fix"> {
   const at = words.indexOf("-t") === 0 ? 2 : 0;
   const change = (action: string) => (lab: FaultLab): Promise<string> =>
     lab.iptables(...words.slice(0, at), action, ...words.slice(at));
-  return { plant: change(action), mend: change("-D") };
+  return { plant: change(action), fix: change("-D") };
 }
 
 /** A table of nftables with one chain. */
@@ -20,11 +20,11 @@ function table(
   name: string,
   base: string,
   ...rules: readonly string[]
-): Pick<PlantedFault, "plant" | "mend"> {
+): Pick<PlantedFault, "plant" | "fix"> {
   const lines = [`add table ${name}`, `add chain ${name} c { ${base} ; }`];
   return {
     plant: (lab) => lab.nft([...lines, ...rules.map((one) => `add rule ${name} c ${one}`)].join("\n")),
-    mend: (lab) => lab.nft(`delete table ${name}`),
+    fix: (lab) => lab.nft(`delete table ${name}`),
   };
 }
 
@@ -73,7 +73,7 @@ export const FOREIGN_RULE_FAULTS: readonly PlantedFault[] = [
     says:
       /Wrong: The packet is dropped by what is no service proxy's: table filter chain FORWARD: policy DROP/,
     packet: POD,
-    mend: (lab) => lab.iptables("-P", "FORWARD", "ACCEPT"),
+    fix: (lab) => lab.iptables("-P", "FORWARD", "ACCEPT"),
   },
   {
     name: "a rule at the end of FORWARD drops everything",
@@ -120,7 +120,7 @@ export const FOREIGN_RULE_FAULTS: readonly PlantedFault[] = [
     modes: BOTH,
     // As such rules come: for both directions.
     plant: (lab) => lab.sh(NOTRACK.map((words) => `iptables -w 5 -t raw -A ${words}`).join("\n")),
-    mend: (lab) => lab.sh(NOTRACK.map((words) => `iptables -w 5 -t raw -D ${words}`).join("\n")),
+    fix: (lab) => lab.sh(NOTRACK.map((words) => `iptables -w 5 -t raw -D ${words}`).join("\n")),
     ask: FROM_POD,
     says:
       /Wrong: No connection of the packet is tracked, .*: table raw chain PREROUTING rule 1: .*-j CT --notrack/,
@@ -206,7 +206,7 @@ export const FOREIGN_RULE_FAULTS: readonly PlantedFault[] = [
     packet: POD,
     // Of chains with one priority the kernel asks the newest first; the age of iptables' is unknown.
     really: "10.244.0.21:8080, masquerade no",
-    mend: (lab) => lab.clean("--only=nftables", "--of=kube-proxy"),
+    fix: (lab) => lab.clean("--only=nftables", "--of=kube-proxy"),
   },
   {
     name: "the legacy variant holds rules of a proxy beside those in nft",
@@ -218,7 +218,7 @@ export const FOREIGN_RULE_FAULTS: readonly PlantedFault[] = [
     code: 0,
     packet: POD,
     really: SOUND[POD] ?? "",
-    mend: (lab) => lab.clean("--only=iptables"),
+    fix: (lab) => lab.clean("--only=iptables"),
   },
   {
     name: "rules of iptables mode are left beside those of nftables mode",
@@ -229,6 +229,6 @@ export const FOREIGN_RULE_FAULTS: readonly PlantedFault[] = [
       /Leftovers\n {2}chain KUBE-SERVICES of table nat \(iptables legacy\): rules of iptables mode are in force, too: kproxy cleanup --only=iptables removes them/,
     packet: POD,
     really: SOUND[POD] ?? "",
-    mend: (lab) => lab.clean("--only=iptables"),
+    fix: (lab) => lab.clean("--only=iptables"),
   },
 ];

@@ -11,7 +11,7 @@ import type { Netns } from "../netns.ts";
 import { NetnsCli } from "../netns_cli.ts";
 import { CLUSTER } from "../web_changes.ts";
 
-/** What is done to virtual servers, sets and addresses; `check` names it, and `--repair` mends it. */
+/** What is done to virtual servers, sets and addresses; `check` names it, and `--repair` fixes it. */
 interface IpvsFault {
   readonly argv: readonly string[];
   readonly says: RegExp;
@@ -70,10 +70,10 @@ export async function ipvsFaultsAreNamed(web: WebLab): Promise<void> {
   for (const { says } of FAULTS) assertMatch(answer.out, says);
   assertEquals([answer.code, answer.err], [1, ""], answer.out);
   assertEquals(await reaches(), false, "meanwhile");
-  const mended = await kproxy("check", "--repair");
-  assertEquals(mended.code, 0, mended.out);
-  assertMatch(mended.err, AUDIT);
-  assert(await reaches(), "after the mend");
+  const fixed = await kproxy("check", "--repair");
+  assertEquals(fixed.code, 0, fixed.out);
+  assertMatch(fixed.err, AUDIT);
+  assert(await reaches(), "after the fix");
   const saved = await netns.run(["ipvsadm", "-Sn"]);
   for (const line of OTHERS) assert(saved.includes(line), saved);
   await netns.run(["ipvsadm", "-D", "-t", "172.16.0.1:80"]);

@@ -1,5 +1,5 @@
 /**
- * Faults of a node's settings, ways, programs and access: `doctor` names the setting with its mend, `trace` what it does to a packet.
+ * Faults of a node's settings, ways, programs and access: `doctor` names the setting with its fix, `trace` what it does to a packet.
  *
  * @module
  */
@@ -8,10 +8,10 @@ import { type FaultLab, LOOPBACK, NODE, OTHER_LINK, POD } from "./fault_lab.ts";
 import { NODE_ADDRESSES } from "../node_lab.ts";
 
 /** A setting with a wrong value, and the one that it had. */
-function setting(name: string, wrong: string, right: string): Pick<PlantedFault, "plant" | "mend"> {
+function setting(name: string, wrong: string, right: string): Pick<PlantedFault, "plant" | "fix"> {
   const set = (value: string) => (lab: FaultLab): Promise<string> =>
     lab.netns.run(["sysctl", "-q", "-w", `${name}=${value}`]);
-  return { plant: set(wrong), mend: set(right) };
+  return { plant: set(wrong), fix: set(right) };
 }
 
 const MASTER = (lab: FaultLab): readonly string[] => [`--master=${lab.api}`];
@@ -91,7 +91,7 @@ export const NODE_FAULTS: readonly PlantedFault[] = [
       await lab.serve({ endpoints: ["10.244.1.13@node-b"] });
       await lab.netns.run(["ip", "route", "replace", "unreachable", "10.244.1.13"]);
     },
-    mend: async (lab) => {
+    fix: async (lab) => {
       await lab.netns.run(["ip", "route", "replace", "10.244.1.13", "via", "192.0.2.1", "dev", "eth0"]);
       await lab.restore();
     },
@@ -102,7 +102,7 @@ export const NODE_FAULTS: readonly PlantedFault[] = [
     name: "the node itself has no route to cluster IPs",
     modes: BOTH,
     plant: (lab) => lab.netns.run(["ip", "route", "del", "default"]),
-    mend: (lab) => lab.netns.run(["ip", "route", "add", "default", "via", "192.0.2.1"]),
+    fix: (lab) => lab.netns.run(["ip", "route", "add", "default", "via", "192.0.2.1"]),
     ask: ["trace", "local", "shop/web"],
     says: /Wrong: .*: there is no route to 10\.96\.0\.1/,
     packet: NODE,
@@ -112,7 +112,7 @@ export const NODE_FAULTS: readonly PlantedFault[] = [
     name: "the interface is down",
     modes: BOTH,
     plant: (lab) => lab.netns.run(["ip", "link", "add", "vlan7", "type", "bridge"]),
-    mend: (lab) => lab.netns.run(["ip", "link", "del", "vlan7"]),
+    fix: (lab) => lab.netns.run(["ip", "link", "del", "vlan7"]),
     ask: ["trace", "198.51.100.9@vlan7", "192.0.2.10:30080"],
     says: /Wrong: .*: the interface is down/,
   },
@@ -120,7 +120,7 @@ export const NODE_FAULTS: readonly PlantedFault[] = [
     name: "a right at the API server is missing",
     modes: BOTH,
     plant: (lab) => lab.serveApi({ denied: ["watch services"] }),
-    mend: (lab) => lab.endApi(),
+    fix: (lab) => lab.endApi(),
     ask: ["doctor"],
     flags: MASTER,
     says:
@@ -130,7 +130,7 @@ export const NODE_FAULTS: readonly PlantedFault[] = [
     name: "the cluster has no Node of that name",
     modes: BOTH,
     plant: (lab) => lab.serveApi({ denied: [] }),
-    mend: (lab) => lab.endApi(),
+    fix: (lab) => lab.endApi(),
     ask: ["doctor"],
     flags: (lab) => [...MASTER(lab), "--hostname-override=worker-9"],
     says:
@@ -140,7 +140,7 @@ export const NODE_FAULTS: readonly PlantedFault[] = [
     name: "the API server does not answer",
     modes: BOTH,
     plant: () => Promise.resolve(),
-    mend: () => Promise.resolve(),
+    fix: () => Promise.resolve(),
     ask: ["doctor"],
     flags: ["--master=http://127.0.0.1:1"],
     says: /FAILURE +API server +http:\/\/127\.0\.0\.1:1 \(--master\) does not answer as it should: /,
@@ -150,7 +150,7 @@ export const NODE_FAULTS: readonly PlantedFault[] = [
     modes: ["nftables"],
     plant: (lab) => lab.sh("sysctl -q -w net.ipv6.conf.all.disable_ipv6=1"),
     // The kernel has forgotten all addresses of it.
-    mend: (lab) => lab.sh(`sysctl -q -w net.ipv6.conf.all.disable_ipv6=0\n${ADD_IPV6.join("\n")}`),
+    fix: (lab) => lab.sh(`sysctl -q -w net.ipv6.conf.all.disable_ipv6=0\n${ADD_IPV6.join("\n")}`),
     ask: ["doctor"],
     flags: ["--cluster-cidr=10.244.0.0/16,fd00:10:244::/56"],
     says: /IPv6 is not served: .*disable_ipv6/,

@@ -22,8 +22,8 @@ const FROM_POD = ["trace", "10.244.0.5@cni0", "shop/web"] as const;
 const TO_NODE_PORT = ["trace", "198.51.100.9@eth0", "192.0.2.10:30080"] as const;
 
 /** Endpoints with such facts, the rest as it is. */
-function endpoints(...all: readonly string[]): Pick<PlantedFault, "plant" | "mend" | "modes"> {
-  return { modes: BOTH, plant: (lab) => lab.serve({ endpoints: all }), mend: restore };
+function endpoints(...all: readonly string[]): Pick<PlantedFault, "plant" | "fix" | "modes"> {
+  return { modes: BOTH, plant: (lab) => lab.serve({ endpoints: all }), fix: restore };
 }
 
 const NOT_LOCAL = ["10.244.1.13@node-b"];
@@ -46,7 +46,7 @@ export const OBJECT_FAULTS: readonly PlantedFault[] = [
       await lab.manifests.replace("web.json", [webService()]);
       await lab.repair();
     },
-    mend: restore,
+    fix: restore,
     ask: FROM_POD,
     says: /Note: Service shop\/web:http has no endpoints/,
     code: 0,
@@ -88,7 +88,7 @@ export const OBJECT_FAULTS: readonly PlantedFault[] = [
     name: "external policy Local, and no endpoint is on the node",
     modes: BOTH,
     plant: (lab) => lab.serve({ web: webService({ externalTrafficPolicy: "Local" }), endpoints: NOT_LOCAL }),
-    mend: restore,
+    fix: restore,
     ask: TO_NODE_PORT,
     says:
       /by its node port, policy Local\n {2}10\.244\.1\.13:8080 +other node +left out +policy Local: it is not on this node\n/,
@@ -99,7 +99,7 @@ export const OBJECT_FAULTS: readonly PlantedFault[] = [
     name: "internal policy Local, and no endpoint is on the node",
     modes: BOTH,
     plant: (lab) => lab.serve({ web: webService({ internalTrafficPolicy: "Local" }), endpoints: NOT_LOCAL }),
-    mend: restore,
+    fix: restore,
     ask: FROM_POD,
     says:
       /by its cluster IP, policy Local\n {2}10\.244\.1\.13:8080 +other node +left out +policy Local: it is not on this node\n/,
@@ -110,7 +110,7 @@ export const OBJECT_FAULTS: readonly PlantedFault[] = [
     name: "a client is in none of the source ranges",
     modes: BOTH,
     plant: (lab) => lab.serve({ balanced: balancedService({ loadBalancerSourceRanges: ["192.0.2.0/24"] }) }),
-    mend: restore,
+    fix: restore,
     ask: ["trace", "198.51.100.9@eth0", "203.0.113.20:80"],
     says: /Note: Source 198\.51\.100\.9 is in none of the source ranges of shop\/api: 192\.0\.2\.0\/24/,
     code: 0,
@@ -120,7 +120,7 @@ export const OBJECT_FAULTS: readonly PlantedFault[] = [
     name: "clients stay with one endpoint",
     modes: BOTH,
     plant: (lab) => lab.serve({ web: webService({ sessionAffinity: "ClientIP" }) }),
-    mend: restore,
+    fix: restore,
     ask: FROM_POD,
     says: /^Service shop\/web:http \(TCP 80\), by its cluster IP, policy Cluster, clients stay for 10800 s$/m,
     code: 0,
@@ -129,7 +129,7 @@ export const OBJECT_FAULTS: readonly PlantedFault[] = [
     name: "node ports are open on addresses that the node has not",
     modes: BOTH,
     plant: (lab) => lab.serve({ flags: ["--nodeport-addresses=10.11.0.0/16"] }),
-    mend: restore,
+    fix: restore,
     ask: TO_NODE_PORT,
     flags: ["--nodeport-addresses=10.11.0.0/16"],
     says:
@@ -141,7 +141,7 @@ export const OBJECT_FAULTS: readonly PlantedFault[] = [
     name: "a node port is asked for at an address of no node",
     modes: BOTH,
     plant: () => Promise.resolve(),
-    mend: () => Promise.resolve(),
+    fix: () => Promise.resolve(),
     ask: ["trace", "198.51.100.9@eth0", "203.0.113.50:30080"],
     says:
       /Note: 203\.0\.113\.50 is no address of this node, on whose own addresses node port 30080 of shop\/web:http is/,
@@ -151,7 +151,7 @@ export const OBJECT_FAULTS: readonly PlantedFault[] = [
     name: "a port that the Service has not",
     modes: BOTH,
     plant: () => Promise.resolve(),
-    mend: () => Promise.resolve(),
+    fix: () => Promise.resolve(),
     ask: ["trace", "10.244.0.5@cni0", "10.96.0.1:81"],
     says: /Note: 10\.96\.0\.1 is an address of Service shop\/web, whose ports are 80\/TCP/,
     code: 0,
@@ -160,7 +160,7 @@ export const OBJECT_FAULTS: readonly PlantedFault[] = [
     name: "another Service has the address",
     modes: BOTH,
     plant: (lab) => lab.serve({ web: webService({ externalIPs: ["203.0.113.20"] }) }),
-    mend: restore,
+    fix: restore,
     ask: ["trace", "198.51.100.9@eth0", "203.0.113.20:80"],
     says: /Note: Service shop\/web asks for external IP 203\.0\.113\.20 .*and does not get it: .*shop\/api/,
     code: 0,
@@ -179,7 +179,7 @@ export const OBJECT_FAULTS: readonly PlantedFault[] = [
       });
       await lab.manifests.replace("node.json", [NODE_OBJECT]);
     },
-    mend: restore,
+    fix: restore,
     ask: TO_NODE_PORT,
     flags: ["--hostname-override=worker-9"],
     says:
@@ -190,7 +190,7 @@ export const OBJECT_FAULTS: readonly PlantedFault[] = [
     name: "a manifest is broken",
     modes: BOTH,
     plant: (lab) => lab.manifests.replaceText("web.json", '{"kind": "List", "items": [\n'),
-    mend: restore,
+    fix: restore,
     ask: ["check"],
     says: /^Error: \S+web\.json.*: /m,
     packet: POD,

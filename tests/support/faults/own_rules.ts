@@ -1,5 +1,5 @@
 /**
- * Faults in rules that are a service proxy's own: `check` names each with its Service and its place, and `--repair` mends it.
+ * Faults in rules that are a service proxy's own: `check` names each with its Service and its place, and `--repair` fixes it.
  *
  * @module
  */
@@ -34,7 +34,7 @@ const IPTABLES: readonly PlantedFault[] = [
     ask: ["check"],
     says: /Service shop\/web\n {2}iptables nat KUBE-SERVICES: a rule is missing\n {4}- .*-d 10\.96\.0\.1 /,
     packet: POD,
-    mend: "repair",
+    fix: "repair",
   },
   {
     name: "rules are reordered, so that one endpoint gets everything",
@@ -43,7 +43,7 @@ const IPTABLES: readonly PlantedFault[] = [
     ask: ["check"],
     says: /Service shop\/web\n {2}iptables nat KUBE-SVC-\S+: the rules stand in another order/,
     packet: POD,
-    mend: "repair",
+    fix: "repair",
   },
   {
     name: "an endpoint's address is changed to that of another Service's",
@@ -56,7 +56,7 @@ const IPTABLES: readonly PlantedFault[] = [
     says:
       /Service shop\/web\n {2}iptables nat KUBE-SEP-\S+: a rule is not as it should be\n.*\n {4}\+ .*10\.244\.0\.21/,
     packet: NODE,
-    mend: "repair",
+    fix: "repair",
   },
   {
     name: "a Service's chain is flushed",
@@ -65,7 +65,7 @@ const IPTABLES: readonly PlantedFault[] = [
     ask: ["trace", "10.244.0.5@cni0", "shop/web"],
     says: /They part here:\n {2}desired: .*chain KUBE-SVC-\S+ rule 2: .*shop\/web:http/,
     packet: POD,
-    mend: "repair",
+    fix: "repair",
   },
   {
     name: "the chain of all Services is flushed",
@@ -74,7 +74,7 @@ const IPTABLES: readonly PlantedFault[] = [
     ask: ["check"],
     says: /Service shop\/web\n {2}iptables nat KUBE-SERVICES: a rule is missing; the chain is empty/,
     packet: POD,
-    mend: "repair",
+    fix: "repair",
   },
   {
     name: "the jump for packets from outside is removed",
@@ -84,7 +84,7 @@ const IPTABLES: readonly PlantedFault[] = [
     ask: ["check"],
     says: /Base chains and jumps\n {2}iptables nat PREROUTING: the jump is missing\n {4}- .*-j KUBE-SERVICES/,
     packet: POD,
-    mend: "repair",
+    fix: "repair",
   },
   {
     name: "the jump for the node's own packets is removed",
@@ -93,7 +93,7 @@ const IPTABLES: readonly PlantedFault[] = [
     ask: ["trace", "local", "shop/web"],
     says: /They part here:\n {2}desired: output, table nat chain OUTPUT rule 1: .*-j KUBE-SERVICES/,
     packet: NODE,
-    mend: "repair",
+    fix: "repair",
   },
   {
     name: "masquerading is flushed",
@@ -102,7 +102,7 @@ const IPTABLES: readonly PlantedFault[] = [
     ask: ["check"],
     says: /iptables nat KUBE-POSTROUTING: the chain is empty/,
     packet: WORLD,
-    mend: "repair",
+    fix: "repair",
   },
   {
     name: "the mark for masquerading is changed",
@@ -111,7 +111,7 @@ const IPTABLES: readonly PlantedFault[] = [
     ask: ["check"],
     says: /iptables nat KUBE-MARK-MASQ: a rule is not as it should be\n {4}- .*0x0*4000\n {4}\+ .*0x8000/,
     packet: WORLD,
-    mend: "repair",
+    fix: "repair",
   },
   {
     name: "the rule of a node port is removed",
@@ -126,7 +126,7 @@ const IPTABLES: readonly PlantedFault[] = [
     ask: ["check"],
     says: /Service shop\/web\n {2}iptables nat KUBE-NODEPORTS: a rule is missing\n {4}- .*--dport 30080/,
     packet: WORLD,
-    mend: "repair",
+    fix: "repair",
   },
   {
     name: "somebody's rule in the chain of all Services",
@@ -135,7 +135,7 @@ const IPTABLES: readonly PlantedFault[] = [
     ask: ["check"],
     says: /iptables nat KUBE-SERVICES: a rule that is not ours\n {4}\+ -d 10\.96\.0\.1\/32 -j RETURN/,
     packet: POD,
-    mend: "repair",
+    fix: "repair",
   },
   {
     name: "node ports are asked before cluster IPs",
@@ -150,7 +150,7 @@ const IPTABLES: readonly PlantedFault[] = [
     ask: ["check"],
     says:
       /Service shop\/web\n {2}iptables nat KUBE-SERVICES: rules stand behind others that take their packets/,
-    mend: "repair",
+    fix: "repair",
   },
   {
     name: "a chain of a Service that is gone",
@@ -172,7 +172,7 @@ const IPTABLES: readonly PlantedFault[] = [
     ask: ["check"],
     says:
       /Leftovers\n {2}iptables nat KUBE-SEP-OLD\S+: a chain of Service shop\/old, which nothing wants any more/,
-    mend: "repair",
+    fix: "repair",
   },
   {
     name: "a whole table is flushed",
@@ -188,7 +188,7 @@ const IPTABLES: readonly PlantedFault[] = [
     ask: ["trace", "10.244.0.5@cni0", "10.96.0.1:80"],
     says: /Wrong: No packet is led to the rules of iptables mode \(chain KUBE-SERVICES of table nat/,
     packet: POD,
-    mend: "repair",
+    fix: "repair",
   },
 ];
 
@@ -203,7 +203,7 @@ const NFTABLES: readonly PlantedFault[] = [
     says:
       /Service shop\/web\n {2}nftables ip kproxy service-ips: an element is missing\n {4}- 10\.96\.0\.1 \. tcp \. 80/,
     packet: POD,
-    mend: "repair",
+    fix: "repair",
   },
   {
     name: "an element leads to another Service's endpoint",
@@ -216,7 +216,7 @@ const NFTABLES: readonly PlantedFault[] = [
     says:
       /Service shop\/web\n {2}nftables ip kproxy endpoints-tcp: an element leads elsewhere\n.*\n {4}\+ .*10\.244\.0\.21 \. 8080/,
     packet: POD,
-    mend: "repair",
+    fix: "repair",
   },
   {
     name: "an endpoint's element is missing",
@@ -225,7 +225,7 @@ const NFTABLES: readonly PlantedFault[] = [
     ask: ["check"],
     says:
       /Service shop\/web\n {2}nftables ip kproxy endpoints-tcp: an element is missing\n {4}- 10\.96\.0\.1 \. 80 \. 1/,
-    mend: "repair",
+    fix: "repair",
   },
   {
     name: "an element is too much",
@@ -234,7 +234,7 @@ const NFTABLES: readonly PlantedFault[] = [
     ask: ["check"],
     says:
       /Service shop\/web\n {2}nftables ip kproxy endpoints-tcp: an element is too much\n {4}\+ 10\.96\.0\.1 \. 80 \. 7/,
-    mend: "repair",
+    fix: "repair",
   },
   {
     name: "the chain of all Services is flushed",
@@ -243,7 +243,7 @@ const NFTABLES: readonly PlantedFault[] = [
     ask: ["check"],
     says: /Base chains and jumps\n {2}nftables ip kproxy services: the chain is empty/,
     packet: POD,
-    mend: "repair",
+    fix: "repair",
   },
   {
     name: "the table is deleted",
@@ -252,7 +252,7 @@ const NFTABLES: readonly PlantedFault[] = [
     ask: ["trace", "10.244.0.5@cni0", "shop/web"],
     says: /Wrong: There are no rules of a service proxy/,
     packet: POD,
-    mend: "repair",
+    fix: "repair",
   },
   {
     name: "masquerading is flushed",
@@ -261,7 +261,7 @@ const NFTABLES: readonly PlantedFault[] = [
     ask: ["check"],
     says: /nftables ip kproxy masquerading: the chain is empty/,
     packet: WORLD,
-    mend: "repair",
+    fix: "repair",
   },
   {
     name: "the mark for masquerading is changed",
@@ -275,7 +275,7 @@ const NFTABLES: readonly PlantedFault[] = [
     says:
       /nftables ip kproxy nodeport-masq-tcp-2: a rule is not as it should be\n {4}- .*0x00004000.*\n {4}\+ .*0x00008000/,
     packet: WORLD,
-    mend: "repair",
+    fix: "repair",
   },
   {
     name: "the element of a node port is removed",
@@ -285,7 +285,7 @@ const NFTABLES: readonly PlantedFault[] = [
     says:
       /Service shop\/web\n {2}nftables ip kproxy service-nodeports: an element is missing\n {4}- tcp \. 30080/,
     packet: WORLD,
-    mend: "repair",
+    fix: "repair",
   },
   {
     name: "somebody's rule in the chain of all Services",
@@ -294,7 +294,7 @@ const NFTABLES: readonly PlantedFault[] = [
     ask: ["check"],
     says: /nftables ip kproxy services: a rule is too much\n {4}\+ ip daddr 10\.96\.0\.1 return/,
     packet: POD,
-    mend: "repair",
+    fix: "repair",
   },
   {
     name: "the chain that the kernel calls is removed",
@@ -303,7 +303,7 @@ const NFTABLES: readonly PlantedFault[] = [
     ask: ["check"],
     says: /nftables ip kproxy nat-prerouting: the chain is gone/,
     packet: POD,
-    mend: "repair",
+    fix: "repair",
   },
   {
     name: "the chain that the kernel calls hangs elsewhere",
@@ -317,7 +317,7 @@ const NFTABLES: readonly PlantedFault[] = [
     ask: ["check"],
     says: /nftables ip kproxy nat-prerouting: the chain hangs elsewhere/,
     packet: POD,
-    mend: "repair",
+    fix: "repair",
   },
   {
     name: "somebody's chain in the proxy's table drops",
@@ -330,7 +330,7 @@ const NFTABLES: readonly PlantedFault[] = [
     ask: ["check"],
     says: /nftables ip kproxy intruder: another program hooked a chain into our table/,
     packet: POD,
-    mend: "repair",
+    fix: "repair",
   },
 ];
 
