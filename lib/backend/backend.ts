@@ -74,7 +74,7 @@ export type Damage = readonly string[];
 /** How many damaged things a log line names. */
 const NAMED = 5;
 
-/** Of everything that is damaged; false if nothing is. */
+/** The damage to these objects; false if there are none. */
 export function damageOf(found: readonly string[]): false | Damage {
   if (found.length === 0) return false;
   const rest = found.length - NAMED;

@@ -192,7 +192,7 @@ export async function printHelp(command: CommandName, io: Io, isNamed = false): 
   return 0;
 }
 
-/** What `kproxy help` prints. */
+/** Text that `kproxy help` prints. */
 export function programHelp(): string {
   const commands = alignColumns(COMMANDS.map((name) => [name, COMMAND_DOCS[name].summary]))
     .map((line) => `  ${line}`);

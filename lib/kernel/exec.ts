@@ -134,7 +134,7 @@ class ProgramRun {
   /** Once it has run for too long, the limit. */
   #exceededMs: number | null = null;
   #inputBytes = 0;
-  /** True: it waits for nothing, and may not have read all. */
+  /** True: this run waits for nothing more, and may not have read all. */
   #isAbandoned = false;
   /** The excess of its output, in words; null as long as there is none. */
   #excess: string | null = null;
@@ -198,7 +198,7 @@ class ProgramRun {
     const writer = this.#child.stdin.getWriter();
     try {
       for (const text of typeof input === "string" ? [input] : input()) {
-        // Nothing of it is for others, whatever room they make in the pipe.
+        // The input is not for other processes, whatever room they make in the pipe.
         if (!this.#isRunning) break;
         const piece = encoder.encode(text);
         this.#limitFor(piece.byteLength);
@@ -210,7 +210,7 @@ class ProgramRun {
     }
   }
 
-  /** Ends it: asked first, killed if it does not listen, and let go of if even that does not help. */
+  /** Ends the program: SIGTERM first, SIGKILL if it does not listen, and abandoned if even that does not help. */
   #end(): void {
     if (this.#isEnding || !this.#isRunning) return;
     this.#isEnding = true;

@@ -87,7 +87,7 @@ async function walk(path: string): Promise<string | null> {
     const next = `${at === "/" ? "" : at}/${name}`;
     const info = await Deno.lstat(next);
     if (info.isSymlink) {
-      // A link has no rights of its own: who may write its directory may replace it.
+      // A link has no rights of its own: a user who may write its directory may replace it.
       if (isShared && !isTrusted(info.uid)) return `${next} belongs to user ${info.uid}`;
       if (++links > MOST_LINKS) continue;
       const target = await Deno.readLink(next);

@@ -175,7 +175,7 @@ async function defaultVariant(exec: Exec, families: readonly IpFamily[]): Promis
   const preferred = await readVersion(exec, iptablesPrograms("IPv4").command);
   const order = preferred === null ? VARIANTS : VARIANTS.toSorted((a) => a === preferred.variant ? -1 : 1);
   let isAnyMissing = false;
-  /** Works for the other family alone. */
+  /** Variant that works for the other family alone. */
   let second: IptablesVariant | null = null;
   const choice = (variant: IptablesVariant): VariantChoice => {
     const why = problems.length === 0 ? "" : `: ${problems[0]}`;

@@ -17,7 +17,7 @@ export type SysctlOutcome =
    * refuses this one, or the program could not be started.
    */
   | { readonly kind: "readOnly" | "refused"; readonly found: string; readonly error: ExecError }
-  /** This kernel does not have it, or not yet (its module is not loaded). */
+  /** This kernel does not have the setting, or not yet (its module is not loaded). */
   | { readonly kind: "missing" };
 
 /** Time limit of reads and writes: nothing begins before the settings are known. */

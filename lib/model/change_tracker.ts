@@ -18,7 +18,7 @@ import type { NodeFacts, ProxyState, ServicePort } from "./state.ts";
  * itself or its link. An API server refuses most of them, but not all, and not every source of objects is one.
  */
 export interface UnreachableEndpoint {
-  /** Whose endpoint it is. */
+  /** The Service that it belongs to. */
   readonly service: NamespacedName;
   /** E.g. `239.1.1.1 of EndpointSlice shop/web-1`. */
   readonly endpoint: string;

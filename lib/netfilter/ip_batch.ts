@@ -115,7 +115,7 @@ export function parseDeviceSettings(text: string): ReadonlyMap<string, string> {
 /** A route of the main table. */
 export interface Route {
   readonly family: IpFamily;
-  /** `default` as `0.0.0.0/0` or `::/0`. */
+  /** Destination; `default` is `0.0.0.0/0` or `::/0`. */
   readonly network: string;
   /** That packets leave by; none: they are refused. */
   readonly devices: readonly string[];

@@ -48,15 +48,15 @@ export const KNOWN_WORDS: readonly (readonly [PlainKind, known: readonly string[
   ["destinationType", ["local"]],
 ];
 
-/** Something that is read from the packet, or chosen. */
+/** An expression: reads a field of the packet, or a random number. */
 export type NftExpression =
   | { readonly kind: PlainKind }
-  /** `only`: nft adds a condition on the protocol by itself, as for `tcp dport`; null for `th dport`. */
+  /** `only`: the protocol that nft matches implicitly, as for `tcp dport`; null for `th dport`. */
   | { readonly kind: "destinationPort"; readonly only: "tcp" | "udp" | "sctp" | null }
   /** `numgen random mod N`. */
   | { readonly kind: "random"; readonly modulus: number };
 
-/** One or several expressions, joined by dots. */
+/** A key: one or more expressions, concatenated by dots. */
 export type NftKey = readonly NftExpression[];
 
 /** Elements: key → value, as written; `""` in a set. */
@@ -96,7 +96,7 @@ export type NftStatement =
   /** The rest of a rule of another program, from its first unknown word on. */
   | { readonly kind: "unread"; readonly text: string };
 
-/** The type of what an expression yields. */
+/** Type of an expression's value. */
 export function typeOfExpression({ kind }: NftExpression, family: IpFamily): NftType {
   if (kind === "destinationPort") return "inet_service";
   if (kind === "random") return "integer";

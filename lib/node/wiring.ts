@@ -338,7 +338,7 @@ function unreachableReports(
   };
 }
 
-/** In steps, with room for everything else between them: all at once would hold the event loop. */
+/** Loads modules in steps, with room for everything else between them: all at once would hold the event loop. */
 export async function loadQuestions(): Promise<Questions> {
   const steps = [
     () => import("../sim/ruleset_snapshot.ts"),

@@ -135,13 +135,13 @@ export class HealthState {
     this.#problems.set(kind, reason);
   }
 
-  /** Something counts on a family that the node cannot have. */
+  /** Notes that something relies on a family that the node cannot serve. */
   setUse(family: IpFamily, use: string): void {
     const unserved = this.#unserved.get(family);
     if (unserved !== undefined) this.#unserved.set(family, { ...unserved, use });
   }
 
-  /** False if a sync of some family has been waiting for too long. Nothing about the Node. */
+  /** False if a sync of some family has been waiting for too long. The Node does not matter. */
   get isProxyHealthy(): boolean {
     const nowMs = this.#clock.nowMs();
     return [...this.#families.values()].every((health) => this.#isFresh(health, nowMs));
@@ -152,7 +152,7 @@ export class HealthState {
     return this.#nodeEligible;
   }
 
-  /** Whether load balancers should send new traffic here. */
+  /** Answer of `/healthz`: whether load balancers should send new traffic here. */
   healthz(): HealthAnswer {
     return this.#answer(this.#nodeEligible, { nodeEligible: this.#nodeEligible });
   }
@@ -203,7 +203,7 @@ export class HealthState {
       const at = this.#heard.get(kind);
       const problem = this.#problems.get(kind);
       const why = problem === undefined ? "" : `: ${problem}`;
-      // A first sync waits for the lists. Later on, what could never be read is done without.
+      // The first sync waits for the lists. Later on, kinds that could never be read are done without.
       if (at === undefined) {
         return { kind, shown: { problem }, reason: isStarting ? `not listed yet${why}` : null };
       }

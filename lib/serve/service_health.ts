@@ -65,7 +65,7 @@ const LANE = { server: "service-health", most: 32 };
 export class ServiceHealthServers {
   readonly #options: ServiceHealthOptions;
   readonly #families = new Map<IpFamily, Map<NamespacedName, Health>>();
-  /** By host and port. */
+  /** Open sockets by host and port. */
   readonly #open = new Map<string, { readonly service: NamespacedName; readonly listener: Listener }>();
   #conflicts: ReadonlyMap<NamespacedName, PortConflict> = new Map();
   #work: Promise<void> = Promise.resolve();

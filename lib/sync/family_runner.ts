@@ -410,7 +410,7 @@ export class RuleChecks {
   }
 }
 
-/** True if some of it is damaged again; also where what it was is unknown. */
+/** True if some of the repaired rules are damaged again, or if it is unknown which rules are damaged. */
 function isAbout(repaired: Damage, found: Damage): boolean {
   return repaired.length === 0 || found.length === 0 || found.some((one) => repaired.includes(one));
 }

@@ -202,7 +202,7 @@ export class NoLocalEndpointsCount {
     return this.#total;
   }
 
-  /** The sum goes along: there may be thousands of them, and this is done for each change. */
+  /** Updates the sum along: there may be thousands of Services, and this is done for each change. */
   #set(name: NamespacedName, counts: NoLocalEndpoints): void {
     const before = this.#services.get(name) ?? NONE;
     this.#total = {

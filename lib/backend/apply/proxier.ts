@@ -14,7 +14,7 @@ import { Quarantine, type RefusedService } from "../quarantine.ts";
 import { matchingNodeIps, type NodePortAddresses } from "../../model/node.ts";
 import { sameTexts } from "../../model/service_port.ts";
 
-/** What a {@linkcode Proxier} needs. */
+/** Options of a {@linkcode Proxier}. */
 export interface ProxierOptions<Settings> {
   readonly mode: string;
   readonly family: IpFamily;
@@ -148,7 +148,7 @@ export abstract class Proxier<Settings, Store> implements FamilyProxier {
     return this.nodePortIps = this.#readNodePortIps(addresses);
   }
 
-  /** True if the addresses that serve node ports are others than those of the last plan. */
+  /** True if the addresses that serve node ports differ from those of the last plan. */
   isOutdated(): boolean {
     const addresses = this.#nodePortAddresses;
     return addresses !== undefined && !sameTexts(this.nodePortIps, this.#readNodePortIps(addresses));

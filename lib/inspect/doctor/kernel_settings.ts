@@ -294,7 +294,7 @@ const OVERHEAD_BYTES: Readonly<Record<string, number>> = {
   wireguard: 60,
 };
 
-/** A tunnel adds a header, so what goes into it must be so much smaller than what leaves the node. */
+/** Checks MTUs: a tunnel adds a header, so its MTU must be smaller than the uplink's by as much. */
 export function checkMtu(
   { links, uplinks }: Awaited<ReturnType<typeof readLinksAndRoutes>>,
 ): readonly Finding[] {

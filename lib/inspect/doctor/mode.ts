@@ -201,7 +201,7 @@ const VARIANTS: readonly IptablesVariant[] = ["nft", "legacy"];
 
 /** The variant of this node, and what of iptables is in the other one, or hidden. */
 export async function readVariant(exec: Exec, primaryFamily: IpFamily) {
-  // What may be hidden shows in the lists that the choice goes by: asked for all at once, they are there when it needs them.
+  // Probes for hidden rules run the same listings as the choice: started together, each listing runs once.
   const [chosen, text, ...hidden] = await Promise.all([
     chooseIptablesVariant(exec, primaryFamily).catch((error) => {
       if (error instanceof UnsupportedError) return null;
@@ -217,16 +217,16 @@ export async function readVariant(exec: Exec, primaryFamily: IpFamily) {
   const holds = await Promise.all(FAMILIES.map((family) => holdsProxyRules(exec, family, other)));
   return {
     chosen,
-    /** Of the program `iptables`; null if it does not say. */
+    /** Version of the program `iptables`; null if it prints none. */
     systemDefault: parseIptablesVersion(text),
-    /** Families for which the variant that is not chosen holds a service proxy's chains. */
+    /** Families whose service-proxy chains are in the variant that is not chosen. */
     otherHolds: FAMILIES.filter((_family, index) => holds[index] === true),
-    /** Variants that may have rules which this process may not see. */
+    /** Variants whose rules this process may be unable to see. */
     unseen: VARIANTS.filter((_variant, index) => hidden[index] === true),
   };
 }
 
-/** @param mode the one that runs here */
+/** @param mode the mode in use */
 export function checkVariant(fact: VariantFact, mode: ProxyMode): readonly Finding[] {
   const check = "iptables variant";
   // The check of the mode reports that iptables does not work, if it matters.

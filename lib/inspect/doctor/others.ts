@@ -369,8 +369,8 @@ export async function readLeftovers(
   { ipvs }: KubeProxyConfiguration,
   runs: ProxyMode,
 ) {
-  // Where iptables writes the rules that are in force, looking for chains of others would read all of them, which takes seconds on a
-  // large node; tables of nftables are looked for there.
+  // Modes that use iptables themselves would read all their rules to find other modes' chains, which takes seconds on a
+  // large node: there only tables of nftables are looked for.
   const isLarge = runs === "iptables" || runs === "ipvs" || runs === "auto";
   const modes: readonly CleanupMode[] = isLarge
     ? ["nftables"]

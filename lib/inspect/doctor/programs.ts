@@ -77,7 +77,7 @@ async function checkProgram(
   };
   const install = `apt-get install ${packageName} (or your system's package with that program)`;
   try {
-    // Some print it with a status, or among their errors: ipvsadm where the kernel has no IPVS.
+    // Some print the version with a status, or on stderr: ipvsadm where the kernel has no IPVS.
     const { code, stdout, stderr } = await exec.run([name, versionFlag]);
     const [version] = code === 0 ? /\d+(?:\.\d+)+/.exec(`${stdout}\n${stderr}`) ?? [] : [];
     if (version === undefined) return ok(CHECK, `${name} is there and tells no version`);

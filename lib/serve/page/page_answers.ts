@@ -61,7 +61,7 @@ export function pageAnswers(
   const service: Handler = async (request, _peer, stopping) => {
     const name = queryOf(request).get("name") ?? "";
     if (name.length > LONGEST_WORD) return problemAnswer(400, "the name is too long");
-    // What is not served may change without a sync.
+    // Destinations that are not served may change without a sync.
     const unserved = proxy.unserved().reduce((sum, [, { size }]) => sum + size, 0);
     const tag = `"${version()}:${unserved}"`;
     if (request.headers.get("if-none-match") === tag) return unchangedAnswer(tag);

@@ -55,7 +55,7 @@ export interface Held {
   /** The configuration in force, of that mode. */
   readonly config: KubeProxyConfiguration;
   readonly nodeName: string;
-  /** Null if there is no Node of that name. */
+  /** The node's own Node; null if there is none of its name. */
   readonly node: NodeObject | null;
   /** Networks of ServiceCIDRs. */
   readonly serviceCidrs: readonly string[];

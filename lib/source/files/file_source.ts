@@ -57,7 +57,7 @@ interface ReadFile {
 }
 
 interface KnownFile extends ReadFile {
-  /** Of the last content that was not broken. */
+  /** Manifest of the last content that was not broken. */
   readonly manifest: Manifest | undefined;
   /** Since when (milliseconds, monotonic) it has been empty, as long as its former objects stay. */
   readonly emptySinceMs?: number;
@@ -66,7 +66,7 @@ interface KnownFile extends ReadFile {
 /** A file that is being read. */
 interface Reading {
   readonly read: ReadFile;
-  /** Its file is gone, or may not be read any more. */
+  /** Aborts if the file is gone, or may not be read any more. */
   readonly end: AbortController;
   /** What its text says, or why it cannot be read; null once `end` aborts. */
   readonly done: Promise<Manifest | string | null>;
@@ -124,7 +124,7 @@ export class FileSource implements Source {
     await this.#takeStdin(paths, signal);
     if (signal.aborted) return;
     await this.#look(paths);
-    // What is there is known only when every file is.
+    // The set of objects is complete only when every file is read.
     await this.#untilRead();
     if (signal.aborted) return;
     await this.#takeReadings();
@@ -277,7 +277,7 @@ export class FileSource implements Source {
     }
   }
 
-  /** What a file of this name held before stays in force. */
+  /** Reports a file that cannot be read; the former content of the name stays in force. */
   #refuse(read: ReadFile, reason: string): void {
     const { file } = read;
     this.#known.set(file.order, { ...read, manifest: this.#known.get(file.order)?.manifest });

@@ -71,7 +71,7 @@ export interface FoundFile extends ManifestFile {
 export interface FoundFiles {
   /** In order of precedence, each file once however many paths lead to it. */
   readonly files: readonly FoundFile[];
-  /** Numbers of the folders that are no longer there. */
+  /** Indices of the paths whose folders no longer exist. */
   readonly gone: readonly number[];
   /** When a file or a folder was last written, in milliseconds since the epoch. */
   readonly writtenMs: number;
@@ -127,7 +127,7 @@ async function listPath({ path, kind }: ManifestPath, prefix: string): Promise<F
   return files.filter((file) => file !== undefined).sort((one, other) => one.order < other.order ? -1 : 1);
 }
 
-/** A name must stay one word in a line of the log, and lead to the file. */
+/** Why a file is refused by its name: it must stay one word in the log, and lead to the file. */
 function nameProblem(name: string): string | null {
   if (/\p{Cc}/u.test(name)) return "has a control character in its name";
   // The character that replaces bytes that are no UTF-8: a path with it leads to no file.

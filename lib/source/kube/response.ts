@@ -288,7 +288,7 @@ export class IdleLimit implements Disposable {
     this.#heardMs = this.#clock.nowMs();
   };
 
-  /** From now on these times count, as if it had begun now. */
+  /** Replaces the times, and counts from now on. */
   changeTo(times: IdleTimes): void {
     this.#counting.abort();
     this.#counting = new AbortController();

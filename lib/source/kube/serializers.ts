@@ -36,15 +36,15 @@ export type WatchBatch = Iterable<WatchEvent>;
 interface Serializer {
   readonly newListReader: (type: ObjectType) => ListReader;
   readonly newEventReader: (type: ObjectType) => EventReader;
-  /** What a refusal says; an empty Status if it is none. */
+  /** The Status of a refusal; an empty one if it is none. */
   readonly readStatus: (bytes: Uint8Array) => Raw<V1Status>;
 }
 
-/** Takes the pieces of a list. */
+/** Reads a list from its pieces. */
 interface ListReader {
-  /** The objects that are complete with this piece, as far as they are not left to the end, those together that stand together. */
+  /** Objects that this piece completes, consecutive ones together, as far as they are not left to the end. */
   push(piece: Uint8Array): Iterable<readonly unknown[]>;
-  /** What the list says of itself, and its other objects, each read when it is taken; undefined: it has no field for them. */
+  /** The list's head, and its other objects, each read when it is taken; undefined: it has no `items`. */
   end(): { readonly head: Raw<ListModel>; readonly items: Iterable<unknown> | undefined };
 }
 
@@ -236,7 +236,7 @@ export class UnreadableListError extends AnswerError {
   }
 }
 
-/** The server says no. */
+/** The server refuses the request. */
 export class RefusalError extends AnswerError {
   /** HTTP status, or that of an error inside a watch. */
   readonly status: number;
@@ -251,7 +251,7 @@ export class RefusalError extends AnswerError {
   }
 }
 
-/** The version asked for is gone, or from another life of the server: the state must be listed again. */
+/** The requested version is gone, or of another instance of the server: the state must be listed again. */
 export class ExpiredError extends RefusalError {
   constructor(path: string, status: number, reason: string) {
     super(path, status, reason);
@@ -267,7 +267,7 @@ export interface ListModel {
   readonly items: readonly KubernetesObject[];
 }
 
-/** What a page of a list says beside its objects. */
+/** Metadata of a page of a list. */
 export interface ListPage {
   readonly resourceVersion: string;
   /** `""` at the end. */
@@ -293,15 +293,15 @@ export interface WatchEvent {
 const EVENT_TYPES: readonly string[] = ["ADDED", "MODIFIED", "DELETED", "BOOKMARK"];
 const INITIAL_EVENTS_END = "k8s.io/initial-events-end";
 
-/** Of which kind objects are. */
+/** Type of the objects of a resource. */
 export interface ObjectType {
   readonly objectKind: keyof WatchedModels;
-  /** Where they are asked for, for messages. */
+  /** Path of the resource, for messages. */
   readonly path: string;
 }
 
 /**
- * Checks what a page of a list says of itself.
+ * Checks kind, API version and metadata of a page of a list.
  *
  * @throws {DecodeError} if it is something else: an empty answer must never pass for an empty list
  */
@@ -350,7 +350,7 @@ export function checkEvent(raw: RawEvent, { path, objectKind }: ObjectType): Wat
   } as WatchEvent;
 }
 
-/** What a Status says. */
+/** Fields of a Status. */
 export interface StatusParts {
   /** `""` if there is none. */
   readonly message: string;
@@ -358,7 +358,7 @@ export interface StatusParts {
   readonly reason: string;
   /** 500 if there is none. */
   readonly code: number;
-  /** 0 if it does not say. */
+  /** 0 if there is none. */
   readonly retryAfterSeconds: number;
 }
 
@@ -384,7 +384,7 @@ export function refusal(
   { reason = "", retryAfterSeconds = 0 }: Partial<StatusParts> = {},
 ): RefusalError {
   const said = shortened(message);
-  // Old servers report a version that is gone with 500; one restored from a backup is behind the version we know.
+  // Old servers report a version that is gone with 500; one restored from a backup is behind the version known here.
   const isGone = status === 410 || reason === "Expired" || reason === "Gone" ||
     /too (old|large) resource version/i.test(said);
   if (isGone) return new ExpiredError(path, status, said);
@@ -411,7 +411,7 @@ function shortened(message: string): string {
   return message.replace(/\s+/g, " ").trim().slice(0, 300) || "no reason given";
 }
 
-/** What `read` returns. @throws {AnswerError} that begins with `what`, for what cannot be read */
+/** Result of `read`. @throws {AnswerError} that begins with `what`, if the text is unreadable */
 export function checked<T>(what: string, read: () => T): T {
   try {
     return read();

@@ -44,7 +44,7 @@ const RETRY_DELETION_MS = 10_000;
 /** How many Services are tried together in the nft variant; the legacy variant replaces the whole table for every try. */
 const TRIED_TOGETHER = 100;
 
-/** What decides the rules, as far as it is known before the first sync. */
+/** Settings that decide the rules and are known before the first sync. */
 export type IptablesSettings = Omit<IptablesOptions, "family" | "nodePortIps" | "nfacct">;
 
 /** Options of an {@linkcode IptablesProxier}. */
@@ -294,7 +294,7 @@ export class IptablesProxier extends Proxier<IptablesSettings, IptablesStore> {
   }
 }
 
-/** What was written. */
+/** Result of a written transaction. */
 interface Written {
   /** Programs started. */
   readonly commands: number;
@@ -308,7 +308,7 @@ const DELETION_REGEXP = /^-X (.*)\n/gm;
 /**
  * Writes all blocks, in order, with one process unless a deletion is refused.
  *
- * @param mostChains of one block, about
+ * @param mostChains chains of one block, about
  * @throws {ExecError} if something else than a deletion is refused, or if it is unknown what
  */
 async function writeTransaction(
@@ -339,7 +339,7 @@ async function writeTransaction(
   }
 }
 
-/** The blocks from the one in which the line deletes a chain: those before it are in. Null: the line is no deletion. */
+/** The blocks from the one whose line deletes a chain: those before it are committed. Null: the line is no deletion. */
 function sinceRefusedDeletion(blocks: Iterable<string>, line: number | null): string | null {
   if (line === null) return null;
   let rest: string | null = null;
@@ -350,7 +350,7 @@ function sinceRefusedDeletion(blocks: Iterable<string>, line: number | null): st
       continue;
     }
     const lines = block.split("\n");
-    // The last one is empty.
+    // The last line is empty.
     if (line < before + lines.length) {
       if (lines[line - before - 1]?.startsWith("-X ") !== true) return null;
       rest = block;
@@ -363,7 +363,7 @@ function sinceRefusedDeletion(blocks: Iterable<string>, line: number | null): st
 /**
  * Deletes chains of table nat, all of them or none.
  *
- * @returns those that the program names if it refuses some
+ * @returns the chains that the program names if it refuses some
  * @throws {ExecError} if it fails and says nothing of a line
  */
 async function deleteChains(

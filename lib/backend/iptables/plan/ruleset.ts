@@ -69,7 +69,7 @@ export interface IptablesPlan {
 export interface IptablesOptions extends FamilySettings {
   /** As configured; it only takes effect for IPv4 and where `nodePortAddresses` contains a loopback range. */
   readonly localhostNodePorts: boolean;
-  /** Of `matchingNodeIps`; not read if `nodePortAddresses.matchAll`. */
+  /** Result of `matchingNodeIps`; not read if `nodePortAddresses.matchAll`. */
   readonly nodePortIps: readonly string[];
   /** The node's own address of this family. */
   readonly nodeIp: string;

@@ -41,7 +41,7 @@ import { type Ipvsadm, missingScheduler } from "../../../kernel/ipvsadm.ts";
 /** Repetitions of one sync because more is refused: each time a step further. */
 const MAX_ROUNDS = 7;
 
-/** What an {@linkcode IpvsProxier} needs. */
+/** Options of an {@linkcode IpvsProxier}. */
 export interface IpvsProxierOptions extends IpvsTools {
   /** Both families read and write one IPVS table and one device, one after the other. */
   readonly mutex: Mutex;
@@ -222,14 +222,14 @@ export class SchedulerProbe {
   /** Scheduler → whether it is there. The configured one comes first, and is there for certain, see {@linkcode require}. */
   readonly #tried: Map<string, boolean>;
 
-  /** @param configured the one of Services that name none */
+  /** @param configured the scheduler of Services that name none */
   constructor(ipvs: Ipvsadm, readonly configured: string) {
     this.#ipvs = ipvs;
     this.#tried = new Map([[configured, true]]);
   }
 
   /**
-   * Makes sure of the configured one. The first use of IPVS: it makes the kernel load it.
+   * Makes sure of the configured scheduler. The first use of IPVS: it makes the kernel load it.
    *
    * @throws {UnsupportedError} naming the module, if the kernel does not have it
    * @throws {ExecError} if IPVS does not work here

@@ -64,7 +64,7 @@ async function writeLines(
   { exec, ipvs, terminations }: IpvsTools,
   progress: Progress,
 ): Promise<readonly RefusedLine[]> {
-  // Real servers that leave are asked to; the rest of that goes on after this.
+  // Real servers that leave get weight 0 here; their graceful termination goes on after this.
   const lines = program === "ipvsadm" ? changes.flatMap((change) => terminations.linesOf(change)) : all;
   const { refused, runs } = program === "ipvsadm"
     ? await ipvs.restoreOthers(lines)

@@ -16,7 +16,7 @@ export const DEVICE = "kube-ipvs0";
 
 /** Settings and facts of the node that decide what one family needs. */
 export interface IpvsOptions extends Omit<FamilySettings, "nodePortAddresses"> {
-  /** Of `nodePortIps`: the addresses that get a virtual server for each node port; sorted. */
+  /** Result of `nodePortIps`: the addresses that get a virtual server for each node port; sorted. */
   readonly nodePortIps: readonly string[];
   /** Addresses of this family on other devices than ours, loopback and link-local ones left out (`hostIps`). */
   readonly hostIps: readonly string[];
@@ -32,7 +32,7 @@ export interface IpvsOptions extends Omit<FamilySettings, "nodePortAddresses"> {
 export interface WantedServer {
   /** Result of `virtualServerKey`. */
   readonly key: string;
-  /** The virtual server itself. */
+  /** The virtual server's own parameters. */
   readonly server: VirtualServer;
   /** Keys of its real servers (`ip:port`, `[ip]:port`), sorted; each has weight 1 and is reached by NAT. */
   readonly realServers: readonly string[];

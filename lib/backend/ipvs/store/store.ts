@@ -204,7 +204,7 @@ export class IpvsStore {
     return { family: this.#base.family, sets, servers, addresses };
   }
 
-  /** As the sets are filled; those of Services stand where kube-proxy has them. */
+  /** Base rules for the sets as they are filled; rules of Services are where kube-proxy has them. */
   get #baseRules(): IptablesBaseRules {
     const { chains, rules, jumps } = this.#base;
     const lines = (some: readonly BaseRule[]): string[] =>

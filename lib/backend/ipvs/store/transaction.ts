@@ -156,7 +156,7 @@ function isWork({ lines }: Step): boolean {
   return lines.length > 0;
 }
 
-/** What the step's program reads from standard input. */
+/** Standard input of the step's program. */
 export function stepText({ lines }: Step): string {
   return lines.map((line) => line + "\n").join("");
 }

@@ -25,7 +25,7 @@ const RULES_SHARE = 0.01;
 /** How many chains a log line names. */
 const NAMED = 5;
 
-/** Looks at one family's table. */
+/** Drift check of one family's table. */
 export class DriftCheck {
   readonly #options: NftablesProxierOptions;
   readonly #schedule = new DriftSchedule();

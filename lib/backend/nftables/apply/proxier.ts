@@ -335,7 +335,7 @@ function entriesOf(state: ProxyState | null): number {
 /** The tables of kproxy in the kernel; null: the table does not exist. */
 interface FoundTables {
   readonly own: ListedTable | null;
-  /** The one that is built beside while a layout changes, or where another process owns ours. */
+  /** The table that is built beside ours while a layout changes, or where another process owns ours. */
   readonly next: ListedTable | null;
   /** Programs started, if there is nothing unusual. */
   readonly commands: number;
@@ -365,7 +365,7 @@ async function readTables(nft: Nft, family: NftFamily, entries: number): Promise
   };
 }
 
-/** True if neither is there; false, too, where that is unknown: then reading them says why. */
+/** True if neither table is there; false, too, where that is unknown: then reading them says why. */
 async function isBlank(nft: Nft, family: NftFamily): Promise<boolean> {
   try {
     return await nft.hasNone(family, { tables: [TABLE_NAME, NEXT_TABLE_NAME] });
@@ -375,7 +375,7 @@ async function isBlank(nft: Nft, family: NftFamily): Promise<boolean> {
   }
 }
 
-/** Null if it is not there. */
+/** Null if there is no such table. */
 async function readTable(
   nft: Nft,
   family: NftFamily,
@@ -386,7 +386,7 @@ async function readTable(
   for (let reads = 1;; reads++) {
     const listed = await nft.listTable(family, name, entries);
     if (listed === null || !isDoubtful(listed) || reads === MAX_READS) return listed;
-    // What is damaged is so twice.
+    // Real damage is listed alike twice.
     const handles = JSON.stringify([...listed.handles]);
     if (handles === before) return listed;
     before = handles;

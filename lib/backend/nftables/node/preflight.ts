@@ -202,12 +202,12 @@ function withoutRights(family: IpFamily, failure: ExecError, version: string | n
 /** Name of a table that only dry runs see. */
 const PROBE_TABLE = "kproxy-probe";
 
-/** One thing that nft and the kernel must know. */
+/** One feature that nft and the kernel must support. */
 interface Feature {
   readonly name: string;
-  /** Of the kernel: module and option. */
+  /** Kernel module and option. */
   readonly kernel: string;
-  /** In a table that is there. */
+  /** Commands that need it, in an existing table. */
   readonly commands: readonly string[];
   /** The option of the rules that needs it; absent: all rules do. */
   readonly option?: "objectComments" | "trafficCounters";

@@ -9,7 +9,7 @@ import type { Chain, Container, Element, NftObjects } from "../../../netfilter/n
 
 /** Settings and facts of the node that decide the rules of one family. */
 export interface NftablesOptions extends FamilySettings {
-  /** Of `matchingNodeIps`, loopback left out; not read if `nodePortAddresses.matchAll`. */
+  /** Result of `matchingNodeIps`, loopback left out; not read if `nodePortAddresses.matchAll`. */
   readonly nodePortIps: readonly string[];
   /** Networks of ServiceCIDRs of this family, if known: packets to unallocated cluster IPs are dropped. */
   readonly serviceCidrs: readonly string[];

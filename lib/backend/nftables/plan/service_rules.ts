@@ -34,7 +34,7 @@ import type { Chain, Container, Element } from "../../../netfilter/nft_objects.t
 import type { Destination, EndpointList, NftablesOptions, ServiceRules } from "./ruleset.ts";
 import type { LocalDetector } from "../../../model/node.ts";
 
-/** What decides the text of rules that are about more than one address. */
+/** Parts of rules that are the same for all addresses of a family. */
 export interface RuleWords extends FamilyWords {
   /** Sets the mark that asks for masquerading. */
   readonly setMark: string;
@@ -118,7 +118,7 @@ export class SharedChains {
     );
   }
 
-  /** `masq-tcp-3`: from outside under policy Cluster. */
+  /** `masq-tcp-3`: traffic from outside under policy Cluster. */
   masqueraded(map: EndpointMap, count: number): string {
     const cluster = this.choice({ ...map, local: false }, count);
     return this.#ensure(
@@ -127,7 +127,7 @@ export class SharedChains {
     );
   }
 
-  /** `external-tcp-3-1`: from outside under policy Local. */
+  /** `external-tcp-3-1`: traffic from outside under policy Local. */
   localOnly(map: EndpointMap, count: number, localCount: number): string {
     const cluster = this.choice({ ...map, local: false }, count);
     const local = localCount === 0 ? null : this.choice({ ...map, local: true }, localCount);

@@ -291,7 +291,7 @@ export function placeService(rules: ServiceRules, held: HeldElements): NftObject
   return { containers: rules.affinitySets, chains: rules.chains, elements };
 }
 
-/** The endpoints of a list as its first destination that has any shows them. */
+/** The slots of a list, as its first destination that has any shows them. */
 function heldSlots(
   { destinations, endpoints }: EndpointList,
   held: HeldElements,
@@ -311,7 +311,7 @@ const DUPLICATES = "Wanted endpoints must differ from each other";
  * Slots 0 to n - 1 for n wanted endpoints. An endpoint keeps its slot if it can: a new one takes the place of one that
  * is gone, and what is beyond the end moves into what is still free.
  *
- * @param before index → endpoint as it was; `undefined` where nothing is
+ * @param before slot → former endpoint; `undefined` where it is empty
  * @param wanted no two the same
  */
 export function assignSlots(

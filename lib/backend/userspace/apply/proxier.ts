@@ -72,7 +72,7 @@ interface Planned {
   readonly moved: readonly UdpDestination[];
 }
 
-/** One family. */
+/** Proxier of userspace mode for one family. */
 export class UserspaceProxier extends Proxier<UserspaceSettings, IptablesStore> {
   readonly #options: UserspaceProxierOptions;
   readonly #own: OwnRules;
