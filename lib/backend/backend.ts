@@ -68,7 +68,7 @@ export interface FamilyProxier {
   isOutdated?(): boolean;
 }
 
-/** What is gone or changed, in the tool's names, e.g. `nat KUBE-SERVICES`; a few of many. The next full sync repairs it. */
+/** Missing or changed objects in the tool's names, e.g. `nat KUBE-SERVICES`; a few of many. A full sync repairs them. */
 export type Damage = readonly string[];
 
 /** How many damaged things a log line names. */

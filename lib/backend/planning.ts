@@ -1,6 +1,6 @@
 /**
- * What planning has in common in all modes: from the configuration and the Node to what decides the rules of one family, and from the state
- * to the Services that are to be planned.
+ * Planning that all modes share: from the configuration and the Node to the settings of one family's rules, and from
+ * the state to the Services that are to be planned.
  *
  * @module
  */

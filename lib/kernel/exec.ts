@@ -94,7 +94,7 @@ const MS_PER_BYTE = 30_000 / 1_000_000;
 /** nft takes 0.09 ms for each element that it lists, on a machine with nothing else to do. */
 const MS_PER_ENTRY = 1;
 
-/** How long a program may run that was given so many bytes to read. */
+/** Time limit of a program that reads `inputBytes` from standard input. */
 export function limitMs({ timeoutMs, entries = 0 }: ExecOptions, inputBytes: number): number {
   return timeoutMs ?? BASE_MS + Math.ceil(inputBytes * MS_PER_BYTE) + entries * MS_PER_ENTRY;
 }
@@ -128,10 +128,10 @@ class ProgramRun {
   readonly #startMs = performance.now();
   /** Aborted: nothing more is read or written, even if another process holds the other ends of its pipes. */
   readonly #cut = new AbortController();
-  /** Resolved with its end: no process is left that is meant to read the rest of its input. */
+  /** Resolved when the program has ended: no process is left that should read the rest of the input. */
   readonly #over = Promise.withResolvers<void>();
   #limit: ReturnType<typeof setTimeout> | undefined;
-  /** Once it has run for too long, the limit. */
+  /** The time limit, once the program has exceeded it. */
   #exceededMs: number | null = null;
   #inputBytes = 0;
   /** True: this run waits for nothing more, and may not have read all. */
@@ -159,7 +159,7 @@ class ProgramRun {
     try {
       const reading = this.#readResult();
       reading.then(() => this.#ended(), () => this.#ended());
-      // A write that waits for room in the pipe cannot be ended: that pipe is closed with the last process that holds its other end.
+      // A write that waits for room in the pipe cannot be cancelled: the last process at the other end closes the pipe.
       if (stdin !== undefined) await Promise.race([this.#feed(stdin), this.#over.promise]);
       const result = await reading;
       if (this.#excess !== null) {
@@ -181,7 +181,7 @@ class ProgramRun {
     }
   }
 
-  /** The program is given so much more to read, and time for it. */
+  /** Extends the time limit by the time to read `bytes` more of input. */
   #limitFor(bytes: number): void {
     this.#inputBytes += bytes;
     clearTimeout(this.#limit);

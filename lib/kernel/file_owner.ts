@@ -71,11 +71,11 @@ function isNotToBeSeen(error: unknown): boolean {
   );
 }
 
-/** From the root to a file, through all links. */
+/** Walks from the root to a file, through all links; resolves to where another user may replace it, or null. */
 async function walk(path: string): Promise<string | null> {
   const rest = partsOf(path);
   let at = "/";
-  /** Whether each may make entries where we are, of which others keep their hands off: `/tmp`. */
+  /** True if all users may create files in the current directory, but not replace those of others, as in `/tmp`. */
   let isShared = false;
   let device: number | undefined;
   let links = 0;

@@ -106,7 +106,7 @@ export async function restoreSets(exec: Exec, text: Input): Promise<void> {
  * As {@linkcode restoreSets}, with lines that carry no line ends, but entries to be added that are refused, however many, do not keep
  * the lines behind them from being carried out. Costs a run for each of them, and one for each {@linkcode PORTION_LINES} lines.
  *
- * @throws {ExecError} if something else fails
+ * @throws {ExecError} if the program fails for another reason
  */
 export async function restoreSetsOthers(exec: Exec, lines: readonly string[]): Promise<RestoreOutcome> {
   const refused: RefusedLine[] = [];

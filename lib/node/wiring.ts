@@ -326,7 +326,7 @@ function unreachableReports(
 ): Pick<ChangeTrackerOptions, "onUnreachable" | "onUnreachableGone" | "onUnreachableCount"> {
   const onUnreachableCount = (count: number): void =>
     metrics.unreachableEndpoints.set({ ip_family: family }, count);
-  // No value would not say that there are none.
+  // Without a value the metric would not show that there are none.
   onUnreachableCount(0);
   return {
     onUnreachable: (found) => {

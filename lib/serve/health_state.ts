@@ -58,7 +58,7 @@ interface Moment {
 }
 
 interface FamilyHealth {
-  /** When it was synced, or the loops began. */
+  /** Time of the last sync, or else of the start. */
   lastUpdated?: Moment;
   oldestQueuedMs?: number | undefined;
   firstSyncDone: boolean;
@@ -79,7 +79,7 @@ export class HealthState {
   /** Families that the node cannot serve: no failure of the proxy, but reported. */
   readonly #unserved: Map<IpFamily, { readonly reason: string; readonly use?: string }>;
   #nodeEligible = true;
-  /** Objects in force are those of this snapshot; null: of none. */
+  /** The snapshot whose objects are in force; null: none. */
   restored: RestoredState | null = null;
   /** Tables that another service proxy keeps making; none: there is no such proxy. */
   otherTables: readonly string[] = [];
@@ -196,7 +196,7 @@ export class HealthState {
     };
   }
 
-  /** What is known of the kinds of objects, and what is wrong with each. */
+  /** State of each watched kind of objects, and the reason why it is not ready. */
   #watches(now: Moment): { kind: ResourceKind; shown: WatchReadiness; reason: string | null }[] {
     const isStarting = [...this.#families.values()].some(({ firstSyncDone }) => !firstSyncDone);
     return [...new Set([...this.#heard.keys(), ...this.#problems.keys()])].sort().map((kind) => {

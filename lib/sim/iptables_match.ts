@@ -351,7 +351,7 @@ function isInSet(
   return false;
 }
 
-/** A packet of ICMP is one of both families. */
+/** True if the packet has that protocol; ICMP stands for that of either family. */
 function isProtocol(name: string, { protocol }: Walk): boolean {
   const known = canonicalProtocol(name);
   return (known === "ipv6-icmp" ? "icmp" : known) === protocol;

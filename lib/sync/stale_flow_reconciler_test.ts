@@ -56,7 +56,7 @@ class Setup {
     });
   }
 
-  /** With a Service of one endpoint. */
+  /** A setup with a Service of one endpoint. */
   static serving(): Setup {
     const setup = new Setup();
     setup.service(DNS);

@@ -192,9 +192,9 @@ export abstract class Proxier<Settings, Store> implements FamilyProxier {
   ): Promise<void>;
 
   /**
-   * Writes a change, and each Service in quarantine that is due by itself: one that is refused stays there.
+   * Writes a change, and then each due Service in quarantine by itself: a Service that is refused stays there.
    *
-   * @param attempt writes one of these; resolves to why it is refused, or to null. Default: `write` shows it
+   * @param attempt writes one due Service; resolves to why it is refused, or to null. Default: calls `write`
    */
   protected async writeApart(
     changed: ReadonlySet<NamespacedName>,

@@ -193,12 +193,12 @@ function checkConnReuse(found: string | null, release: string | null): Finding {
   );
 }
 
-/** The devices, and those of the default routes of both families. */
+/** Network devices, and the names of those with default routes of either family. */
 export async function readLinksAndRoutes(exec: Exec) {
   const [links, ...routes] = await Promise.all([
     readLinks(exec),
     readRoutes(exec, "IPv4"),
-    // Without IPv6 in the kernel the program fails, which says that there is no route.
+    // Without IPv6 in the kernel `ip` fails: there is no route.
     readRoutes(exec, "IPv6").catch(() => []),
   ]);
   const defaults = routes.flat().filter(({ family, network }) => network === DEFAULT_NETWORK[family]);

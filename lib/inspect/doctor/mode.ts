@@ -80,7 +80,7 @@ async function readIpvs({ exec, config, sysctls }: ModeContext): Promise<Prepare
   return { proxiers: [], refused, reconfigure: () => [] };
 }
 
-/** Takes every change of a setting for done. */
+/** Sysctls that report every change as done, and write none. */
 function unwritten(sysctls: NodeSysctls): NodeSysctls {
   const change: NodeSysctls["change"] = (changes) =>
     Promise.resolve(changes.map(({ value }) => ({ kind: "unchanged", found: value })));
@@ -150,8 +150,8 @@ const PERMISSIONS: readonly (readonly [Deno.PermissionDescriptor, otherwise: str
 ];
 
 /**
- * The user, null where the runtime may not say; and flags of the runtime that it was not started with, e.g. `--allow-sys=hostname`, with
- * what does not work without. Nothing is asked of a user, and nothing is used.
+ * The user, null where the runtime may not say; and permission flags that the runtime was started without, e.g.
+ * `--allow-sys=hostname`, with what fails without each. It prompts for no permission, and tries none.
  */
 export function readRights() {
   const isGranted = (permission: Deno.PermissionDescriptor): boolean => {
@@ -194,12 +194,12 @@ export function checkRights(
   return findings;
 }
 
-/** Null: iptables does not work here at all. */
+/** Facts of {@linkcode readVariant}; null: iptables does not work here at all. */
 export type VariantFact = Awaited<ReturnType<typeof readVariant>>;
 
 const VARIANTS: readonly IptablesVariant[] = ["nft", "legacy"];
 
-/** The variant of this node, and what of iptables is in the other one, or hidden. */
+/** The node's iptables variant, service-proxy chains in the other one, and variants with hidden rules. */
 export async function readVariant(exec: Exec, primaryFamily: IpFamily) {
   // Probes for hidden rules run the same listings as the choice: started together, each listing runs once.
   const [chosen, text, ...hidden] = await Promise.all([

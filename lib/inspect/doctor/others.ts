@@ -363,7 +363,7 @@ function signsOf(
   return [...new Set([...tables, ...chains, ...devices])];
 }
 
-/** What other modes left, in words, e.g. `3 tables of nft`: by the dry run of a cleanup. @param runs the mode that runs here */
+/** Leftovers of other modes in words, e.g. `3 tables of nft`, by a dry run of cleanup. @param runs the mode in use */
 export async function readLeftovers(
   exec: Exec,
   { ipvs }: KubeProxyConfiguration,

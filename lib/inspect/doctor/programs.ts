@@ -50,13 +50,13 @@ const PROGRAMS: readonly Program[] = [
   },
 ];
 
-/** @param running the modes that must work here */
+/** Checks all programs. @param running the modes that must work here */
 export async function checkPrograms(
   exec: Exec,
   running: Promise<readonly ProxyMode[]>,
 ): Promise<readonly Finding[]> {
   return await Promise.all(
-    // One that hangs costs only its own line.
+    // A program that hangs costs only its own line.
     PROGRAMS.map((program) => checkProgram(exec, program, running).catch((error) => unknown(CHECK, error))),
   );
 }
@@ -87,7 +87,7 @@ async function checkProgram(
   } catch (error) {
     if (!(error instanceof ExecError && error.isMissing())) throw error;
     const { NotCapable, PermissionDenied } = Deno.errors;
-    // The runtime does not let kproxy start it.
+    // The runtime does not let kproxy start the program.
     const isForbidden = error.cause instanceof NotCapable || error.cause instanceof PermissionDenied;
     return isForbidden
       ? await lacking(`${name} may not be started`, `give kproxy --allow-run=${name}`)

@@ -26,9 +26,9 @@ export function pageAnswers(
   page: PageFacts,
 ): ReadonlyMap<string, Handler> {
   const { record } = proxy;
-  // Of this proxy server; generations start again with the next one.
+  // Identifies this proxy server: the generations of the next one start anew.
   const id = `${Deno.pid}-${Math.round(server.servingSinceMs)}`;
-  /** Of what the page shows; another one whenever Services may look different. */
+  /** Version of the page's data; it changes whenever Services may look different. */
   const version = (): string => `${id}:${record.generation}`;
   const rowsPace = new Pace();
   const pace = new Pace({ mostWaiting: MOST_WAITING });

@@ -50,19 +50,19 @@ async function statAtStart(path: string): Promise<Deno.FileInfo | undefined> {
   }
 }
 
-/** Something that has the name of a manifest. */
+/** A directory entry, of any file type, with the name of a manifest. */
 export interface FoundFile extends ManifestFile {
   /** Device and inode: the same for every name of one file. */
   readonly inode: string;
   /** Differs if the content may differ. */
   readonly signature: string;
-  /** Why it is not read, e.g. `is a FIFO`; null if it may be. */
+  /** Why it must not be read, e.g. `is a FIFO`; null if it may be. */
   readonly problem: string | null;
-  /** When it was last written, in milliseconds since the epoch. */
+  /** Time of the last change, in milliseconds since the epoch. */
   readonly writtenMs: number;
   /**
-   * Of what is read from then on (milliseconds since the epoch) every later change gives another signature: the runtime knows the time
-   * of a change in whole seconds (Deno 2.9.6).
+   * For content read from this time on (milliseconds since the epoch) every later change alters the signature: the
+   * runtime gives the time of a change in whole seconds (Deno 2.9.6).
    */
   readonly settledMs: number;
 }
@@ -73,7 +73,7 @@ export interface FoundFiles {
   readonly files: readonly FoundFile[];
   /** Indices of the paths whose folders no longer exist. */
   readonly gone: readonly number[];
-  /** When a file or a folder was last written, in milliseconds since the epoch. */
+  /** Latest change of any file or folder, in milliseconds since the epoch. */
   readonly writtenMs: number;
 }
 
@@ -134,7 +134,7 @@ function nameProblem(name: string): string | null {
   return name.includes("\uFFFD") ? "has a name that is not UTF-8" : null;
 }
 
-/** Undefined if there is no such file. */
+/** Describes a file; undefined if there is none. */
 async function describeFile(
   path: string,
   order: string,

@@ -136,8 +136,8 @@ export const ENDPOINT_SLICES: WatchedResource = {
 };
 
 /**
- * ServiceCIDRs hardly ever change, some servers send no bookmarks of what does not, and readiness does not depend on them, as it does on
- * the Node: their connection need not be looked after as often as the others'.
+ * ServiceCIDRs hardly ever change, some servers send no bookmarks of unchanged kinds, and readiness does not depend on
+ * them, as it does on the Node: their connection need not be checked as often as the others'.
  */
 const CIDR_PATIENCE = 4;
 

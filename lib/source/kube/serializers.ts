@@ -1,6 +1,6 @@
 /**
- * The forms in which an API server answers, how each is read, and what is checked of lists, events and refusals. Which form it is, is what
- * the answer says, not what was asked for.
+ * Serializations of API server answers, their readers, and the checks of lists, events and refusals. The content type
+ * of the answer decides, not the one that was requested.
  *
  * @module
  */
@@ -32,7 +32,7 @@ import {
 /** Events that arrived together. Each is read when it is taken, so those before a fault count. */
 export type WatchBatch = Iterable<WatchEvent>;
 
-/** How answers of one form are read. */
+/** Reader of answers in one serialization. */
 interface Serializer {
   readonly newListReader: (type: ObjectType) => ListReader;
   readonly newEventReader: (type: ObjectType) => EventReader;
@@ -48,9 +48,9 @@ interface ListReader {
   end(): { readonly head: Raw<ListModel>; readonly items: Iterable<unknown> | undefined };
 }
 
-/** Takes the pieces of a watch. */
+/** Reads a watch from its pieces. */
 interface EventReader {
-  /** Reads each of the events that are complete with this piece. @throws {DecodeError} if one is longer than `maxBytes` */
+  /** Readers of the events that this piece completes. @throws {DecodeError} if one is longer than `maxBytes` */
   push(piece: Uint8Array, maxBytes: number): readonly (() => RawEvent)[];
 }
 
@@ -89,7 +89,7 @@ function serializerOf(contentType: string): Serializer | undefined {
   return type === PROTOBUF_TYPE ? PROTOBUF_SERIALIZER : undefined;
 }
 
-/** @throws {AnswerError} if no API server answers in that form */
+/** The serializer of a content type. @throws {AnswerError} if API servers do not use it */
 function knownSerializerOf(contentType: string, path: string): Serializer {
   const serializer = serializerOf(contentType);
   if (serializer !== undefined) return serializer;
@@ -99,18 +99,18 @@ function knownSerializerOf(contentType: string, path: string): Serializer {
 
 type Answer = AnswerBody & Pick<HttpAnswer, "contentType">;
 
-/** What a refusal says, of which these are the bytes: it may be in any form. */
+/** The Status in the bytes of a refusal, whatever its content type. */
 export function readStatus({ contentType }: Pick<Answer, "contentType">, bytes: Uint8Array): Raw<V1Status> {
   return (serializerOf(contentType) ?? JSON_SERIALIZER).readStatus(bytes);
 }
 
-/** Some milliseconds of work: a page is as long. */
+/** Objects per batch: some milliseconds of work, and as many as a page has. */
 const BATCH_SIZE = 500;
 
 /**
- * Reads a page of a list; `take` is given its objects as they are read.
+ * Reads a page of a list; `take` gets its objects as they are read.
  *
- * @throws {AnswerError} if it is none
+ * @throws {AnswerError} if the answer is no list
  */
 export async function readPage(
   answer: Answer,
@@ -141,9 +141,9 @@ export async function readPage(
 }
 
 /**
- * The events of a watch, those together that arrive together. Half an event is dropped.
+ * The events of a watch, in batches that arrived together. An incomplete last event is dropped.
  *
- * @throws {AnswerError} if the answer is none of an API server
+ * @throws {AnswerError} if the answer is not from an API server
  */
 export function readEvents(answer: Answer, type: ObjectType, reading: Reading): AsyncGenerator<WatchBatch> {
   const events = knownSerializerOf(answer.contentType, type.path).newEventReader(type);
@@ -274,7 +274,7 @@ export interface ListPage {
   readonly continueToken: string;
 }
 
-/** One event of a watch, as it was read: its object may be anything. */
+/** One event of a watch as it was decoded, its object still unchecked. */
 export interface RawEvent {
   readonly type: string;
   readonly object: unknown;
@@ -284,7 +284,7 @@ export interface RawEvent {
 export interface WatchEvent {
   readonly type: "ADDED" | "MODIFIED" | "DELETED" | "BOOKMARK";
   readonly object: RawKubernetesObject;
-  /** `""` if the object does not say. */
+  /** `""` if the object has none. */
   readonly resourceVersion: string;
   /** True for the bookmark after the last object of a list that was asked for as events. */
   readonly endsList: boolean;

@@ -51,7 +51,7 @@ export interface SnapshotSourceOptions {
   readonly node: string;
   readonly log: Logger;
   readonly observer: SnapshotObserver;
-  /** Milliseconds since the epoch. */
+  /** Wall clock, in milliseconds since the epoch. */
   readonly epochMs: () => number;
   /** @default {SNAPSHOT_PATIENCE} */
   readonly patience?: SnapshotPatience;

@@ -205,7 +205,7 @@ export class IptablesProxier extends Proxier<IptablesSettings, IptablesStore> {
     });
   }
 
-  /** Tries the rules of a Service, which are written in more than one transaction. */
+  /** Tries the rules of a Service first, because writing them takes more than one transaction. */
   async #refusalOf(state: ProxyState, name: NamespacedName): Promise<string | null> {
     const { services } = await this.run("plan", () => this.#plan(state, new Set([name])));
     const rules = services.get(name) ?? null;

@@ -30,7 +30,7 @@ export interface ServiceRules {
   readonly rules: readonly string[];
   /** The same lines in one text, with line ends between them. */
   readonly ruleText: string;
-  /** How many those are. */
+  /** Number of rules of the own chains. */
   readonly ruleCount: number;
 }
 

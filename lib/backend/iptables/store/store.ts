@@ -17,7 +17,7 @@ export interface HeldService {
   /** Hashes of the rules of each chain, in the same order. */
   readonly hashes: readonly number[];
   readonly dispatch: readonly DispatchRule[];
-  /** How many rules its chains have. */
+  /** Number of rules of its chains. */
   readonly ruleCount: number;
 }
 
@@ -155,9 +155,9 @@ function changeChains(
 }
 
 /**
- * Adds the chains of a Service that are not there, or not as they should be.
+ * Adds the chains of a Service that are missing in the kernel, or differ.
  *
- * @param isHeld true if the chain holds its rules, null if it is not there
+ * @param isHeld true if the chain holds its rules, null if there is no such chain
  */
 export function addChains(
   rules: ServiceRules,

@@ -49,7 +49,7 @@ export interface IpvsProxierOptions extends IpvsTools {
   readonly settings: ConfiguredIpvs;
   /** Addresses of the node's devices, both families; asked before each sync. */
   readonly deviceAddresses: () => readonly DeviceAddress[];
-  /** What a drift check may list at any time, in entries of sets; a real server counts as two. Default: 60,000. */
+  /** Most that a drift check lists at any time, in entries of sets; a real server counts as two. Default: 60,000. */
   readonly cheapToList?: number;
   readonly log: Logger;
   /** Milliseconds, monotonic. */
@@ -219,7 +219,7 @@ function refusedLines(error: unknown): RefusedLinesError["lines"] {
 /** Tries schedulers when they are first asked for. Only for work that no other sync disturbs. */
 export class SchedulerProbe {
   readonly #ipvs: Ipvsadm;
-  /** Scheduler → whether it is there. The configured one comes first, and is there for certain, see {@linkcode require}. */
+  /** Scheduler → whether the kernel has it. The configured one comes first, and is certain, see {@linkcode require}. */
   readonly #tried: Map<string, boolean>;
 
   /** @param configured the scheduler of Services that name none */
@@ -239,8 +239,8 @@ export class SchedulerProbe {
   }
 
   /**
-   * What a sync may use: the configured one, and those that Services name which the kernel has. Those that the changed Services name for the
-   * first time are tried, with a program each.
+   * Schedulers that a sync may use: the configured one, and those of Services that the kernel has. Those that the
+   * changed Services name for the first time are tried, with a program each.
    */
   async usable(
     state: ProxyState,

@@ -53,7 +53,7 @@ export type Entry = string;
 
 /** All objects of one Service (all its ports of this family). */
 export interface ServiceObjects {
-  /** Emission order. */
+  /** Virtual servers, emission order. */
   readonly servers: readonly WantedServer[];
   /** Entries that belong to no one server: hairpins, node ports, health-check node ports. Emission order. */
   readonly entries: readonly Entry[];
@@ -73,9 +73,9 @@ export interface BaseRule {
 export interface BaseRules {
   /** The family of the rules. */
   readonly family: IpFamily;
-  /** Emission order. */
+  /** Own chains, emission order. */
   readonly chains: PerTable<readonly string[]>;
-  /** Emission order. */
+  /** Base rules, emission order. */
   readonly rules: PerTable<readonly BaseRule[]>;
   /** In the order in which they are each inserted at the top, so the built-in chains hold them in reverse order. */
   readonly jumps: readonly JumpRule[];

@@ -59,9 +59,9 @@ export interface WantedObjects {
 export interface HeldObjects {
   /** Addresses of the device; null: it is missing. */
   readonly addresses: ReadonlySet<string> | null;
-  /** By `virtualServerKey`. */
+  /** Virtual servers by `virtualServerKey`. */
   readonly virtualServers: ReadonlyMap<string, SavedVirtualServer>;
-  /** By name. */
+  /** Sets by name. */
   readonly sets: ReadonlyMap<string, SavedSet>;
 }
 

@@ -54,11 +54,11 @@ interface StoredSet {
   maxElements: number;
 }
 
-/** What a change has touched, as it was before. */
+/** Objects that a change has touched, as they were before. */
 interface Before {
-  /** By key; undefined: there was none. */
+  /** Former virtual server by key; undefined: there was none. */
   readonly servers: Map<string, WantedServer | undefined>;
-  /** Whether each was there. */
+  /** Set entry → whether it existed. */
   readonly entries: Map<Entry, boolean>;
 }
 
@@ -71,7 +71,7 @@ export class IpvsStore {
   readonly #sets: ReadonlyMap<string, StoredSet>;
   #realServers = 0;
   readonly #rules: IptablesStore;
-  /** Of the change under way. */
+  /** Former objects of the change under way. */
   #before: Before | undefined;
 
   /**
@@ -167,7 +167,7 @@ export class IpvsStore {
     return transaction;
   }
 
-  /** What was touched, as it is wanted now, and a kernel that holds it as it was. */
+  /** The touched objects: as they are wanted now, and as the kernel still holds them. */
   #changed({ servers, entries }: Before): { readonly wanted: WantedObjects; readonly held: HeldObjects } {
     const family = this.#base.family;
     const sets: WantedSet[] = [];
@@ -245,7 +245,7 @@ export class IpvsStore {
     }
   }
 
-  /** The one of the first in rank. */
+  /** The virtual server of the Service that is first in rank. */
   #server(key: string): WantedServer | undefined {
     return this.#servers.get(key)?.[0]?.server;
   }

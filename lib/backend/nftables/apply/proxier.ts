@@ -349,9 +349,9 @@ const MAX_READS = 3;
  * @throws {ExecError} if nft cannot read
  */
 async function readTables(nft: Nft, family: NftFamily, entries: number): Promise<FoundTables> {
-  // Nearly every first sync finds none, which one dry run for both shows.
+  // Nearly every first sync finds no table, which one dry run for both shows.
   if (await isBlank(nft, family)) return { own: null, next: null, commands: 1 };
-  // Side by side; the first one's failure is reported.
+  // Both run at once; a failure of the first is reported first.
   const [list, look] = await Promise.allSettled([
     readTable(nft, family, TABLE_NAME, entries),
     nft.hasTable(family, NEXT_TABLE_NAME),

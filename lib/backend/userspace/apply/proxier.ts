@@ -137,7 +137,7 @@ export class UserspaceProxier extends Proxier<UserspaceSettings, IptablesStore> 
     const steps = fullSyncInSteps({ ...rules, all: true }, held, { family: this.family });
     const { transaction, store } = await inTurns(steps, { turnMs: TURN_MS });
     this.#wanted = store;
-    // The other one's rules stay.
+    // The rules of the other kproxy stay.
     if (isLeft) await portals.closeUnused(plan, true);
     else {
       await this.#write({ plan, transaction, moved }, true);
