@@ -30,7 +30,7 @@ export interface ExecOptions {
    * long input.
    */
   readonly timeoutMs?: number;
-  /** About how many entries it lists, where that may be a million: it is given time for each, and may print so much more. */
+  /** About how many entries the program lists, if a million is possible: each extends its time and output limits. */
   readonly entries?: number;
   /** Added to the environment of this process, which is passed on as a whole. */
   readonly env?: Readonly<Record<string, string>>;
@@ -87,11 +87,11 @@ export const OWN_PROGRAMS: readonly string[] = [
 
 const encoder = new TextEncoder();
 
-/** A list of 100,000 rules takes 10 s: this is for machines that are ten times as slow. */
+/** Base time limit: a list of 100,000 rules takes 10 s, and a machine may be ten times as slow. */
 const BASE_MS = 120_000;
-/** All rules of 44,000 Services are tens of megabytes, and take seconds: a hundred times that. */
+/** Time for each byte of input: all rules of 44,000 Services are tens of megabytes, and take seconds; a hundredfold. */
 const MS_PER_BYTE = 30_000 / 1_000_000;
-/** nft takes 0.09 ms for each element that it lists, on a machine with nothing else to do. */
+/** Time for each listed entry: nft takes 0.09 ms for an element, on an idle machine. */
 const MS_PER_ENTRY = 1;
 
 /** Time limit of a program that reads `inputBytes` from standard input. */
@@ -112,7 +112,7 @@ const DRAIN_MS = 100;
 const HELD_MS = 2_000;
 /** All rules of 44,000 Services are tens of megabytes. */
 const MAX_STDOUT_BYTES = 128 * 2 ** 20;
-/** More bytes for each entry of a list: with comments and what belongs to it. */
+/** More bytes for each entry of a list, with its comment, counters and the like. */
 const BYTES_PER_ENTRY = 256;
 /** Errors about 100,000 lines. */
 const MAX_STDERR_BYTES = 16 * 2 ** 20;

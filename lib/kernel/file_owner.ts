@@ -11,7 +11,7 @@
 export type OwnedFile = Pick<Deno.FileInfo, "uid" | "gid" | "mode">;
 
 const STICKY = 0o1000;
-/** The kernel does not follow more either. */
+/** Most links in a path: the kernel does not follow more either. */
 const MOST_LINKS = 40;
 
 /**

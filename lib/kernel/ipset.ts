@@ -84,7 +84,7 @@ export async function saveSets(
 }
 
 /**
- * How many entries each set has, those of others among them, by name; null where an old ipset does not say. No entry is read.
+ * Number of entries of every set, others' included, by name; null where an old ipset prints none. No entry is read.
  *
  * @throws {ExecError} if they cannot be listed
  */

@@ -50,7 +50,7 @@ export async function readSysctls(
 /** A setting that is to have another value than the one it was read with. */
 export interface SysctlChange {
   readonly name: string;
-  /** What was read before; null if this kernel does not have it. */
+  /** Value that was read before; null if this kernel does not have the setting. */
   readonly found: string | null;
   readonly value: string;
 }

@@ -220,7 +220,7 @@ export async function untilIpv6IsOn(
   return false;
 }
 
-/** True if the sysctl says so, or cannot be read now: it said so before. */
+/** True if the sysctl switches IPv6 off, or cannot be read now: it did so before. */
 async function isIpv6Off(exec: Exec, signal: AbortSignal): Promise<boolean> {
   try {
     return (await readSysctls(exec, [DISABLE_IPV6])).get(DISABLE_IPV6) !== "0";

@@ -62,7 +62,7 @@ export async function openSource(config: KubeProxyConfiguration, options: Source
   return files === null ? api : new CombinedSource(files, api, (message) => log.info(message));
 }
 
-/** Only root and the user of this program may write manifests: they decide what the rules are. */
+/** Check of manifests, which decide the rules: only root and the user of this program may write them. */
 function fileCheckOf(log: Logger, isAllowed: boolean): FileCheck {
   return (file, opened) => {
     const problem = othersMayWrite(opened);

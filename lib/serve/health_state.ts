@@ -285,7 +285,7 @@ function shownFamily(health: FamilyHealth, nowMs: number): FamilyReadiness {
   };
 }
 
-/** The clock may have been set back since: an age is never negative. */
+/** The snapshot for `/readyz`; its age is never negative, even if the clock was set back since. */
 function shownSnapshot(
   { savedAtMs, kinds, expiresAtMs, isServed }: RestoredState,
   epochMs: number,

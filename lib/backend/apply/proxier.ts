@@ -24,11 +24,11 @@ export interface ProxierOptions<Settings> {
   readonly nowMs?: (() => number) | undefined;
   /** Addresses of all interfaces of the node, both families, where the rules name those that serve node ports. Default: they name none. */
   readonly interfaceIps?: () => readonly string[];
-  /** Tables or kinds of objects whose written ones are counted. */
+  /** Tables or kinds of objects of which written ones are counted. */
   readonly kinds: readonly string[];
   /** How often a full sync is repeated because more is refused. Default 1: `findRefused` finds all. */
   readonly rounds?: number;
-  /** Held by each sync. Default: one of this family alone. */
+  /** Mutex that each sync holds. Default: one of this family alone. */
   readonly mutex?: Mutex;
   /** True: drift checks hold the mutex, too, so that what a sync writes is no damage. Default: false. */
   readonly checksAlone?: boolean;
@@ -72,7 +72,7 @@ export abstract class Proxier<Settings, Store> implements FamilyProxier {
   #settings: Settings;
   #nodePortAddresses: NodePortAddresses | undefined;
   #state: ProxyState | null = null;
-  /** Undefined until a full sync succeeded, and after a failure: then what the kernel holds is unknown. */
+  /** Known content of the kernel; undefined until a full sync succeeds, and after a failure. */
   #store: Store | undefined;
   /** Milliseconds by phase of the last sync, in the order in which each was first entered; absent ones took none. */
   #elapsedMs: Record<string, number> = {};
@@ -99,7 +99,7 @@ export abstract class Proxier<Settings, Store> implements FamilyProxier {
     return this.#settings;
   }
 
-  /** True if it is known what the kernel holds. */
+  /** True if the kernel's content is known. */
   protected get isCommitted(): boolean {
     return this.#store !== undefined;
   }

@@ -14,7 +14,7 @@ import { SERVICE_PATH, SERVICES_PATH, TRACE_PATH } from "./page_document.ts";
 import type { Held, PageFacts, Questions } from "./page_document.ts";
 import { rowPieces, serviceNames } from "./service_rows.ts";
 
-/** No name, address or port is longer. */
+/** Most characters of a parameter: no name, address or port is longer. */
 const LONGEST_WORD = 600;
 /** Most requests that may wait; further ones are refused. */
 const MOST_WAITING = 8;

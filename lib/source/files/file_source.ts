@@ -77,7 +77,7 @@ interface Reading {
 const TURN_MS = 5;
 /** How long other files wait for one that is being read. */
 const SHORT_MS = 200;
-/** A file that takes longer is named in the log. */
+/** Reading time after which a file is named in the log. */
 const LONG_MS = 5_000;
 
 /** Debounce times after which files are read even if they still change. */

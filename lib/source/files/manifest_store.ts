@@ -56,7 +56,7 @@ interface FileContent {
 
 const NO_CONTENT: FileContent = { byKey: new Map(), reported: new Map(), foreignKinds: new Set() };
 
-/** Some milliseconds of work. */
+/** Objects per step: some milliseconds of work. */
 const OBJECTS_PER_STEP = 500;
 
 const LAST_GOOD = "the last good version stays in force";

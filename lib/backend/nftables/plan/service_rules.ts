@@ -316,13 +316,13 @@ class PortDraft {
     return claim;
   }
 
-  /** Adds counters, with or without endpoints: counts stay. */
+  /** Adds counters, with or without endpoints, so that counts stay. */
   #addCounters(claim: string, sets: readonly string[]): void {
     if (!this.#context.trafficCounters) return;
     for (const container of sets) this.#draft.elements.push({ container, key: claim, value: "" });
   }
 
-  /** Without any endpoint the client gets an answer at once; endpoints elsewhere mean that another node should answer. */
+  /** Without any endpoint the packet is rejected; with endpoints elsewhere it is dropped: another node should answer. */
   #addVerdict(container: string, key: string): void {
     this.#add(container, key, this.#endpoints.hasAny ? "drop" : `goto ${CHAINS.reject}`);
   }
@@ -340,7 +340,7 @@ class PortDraft {
   }
 }
 
-/** True if only some sources may use the load-balancer IPs. Endpoints do not matter. */
+/** True if source ranges limit the load-balancer IPs. Endpoints do not matter. */
 function hasFirewall(servicePort: ServicePort): boolean {
   return servicePort.loadBalancerVIPs.length > 0 && servicePort.loadBalancerSourceRanges.length > 0;
 }

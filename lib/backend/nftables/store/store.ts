@@ -48,7 +48,7 @@ function nameOf({ container, key }: Element): string {
 export class NftStore {
   #base: BaseRules;
   readonly #sharedChains: Map<string, Chain>;
-  /** A flat text needs a fifth of the memory of the objects, and few Services are looked at. */
+  /** Objects by Service, as flat text: a fifth of the memory of the objects, and few Services are read. */
   readonly #services = new Map<NamespacedName, string>();
   /** Element of a shared set → how many Services want it. */
   readonly #references = new Map<string, number>();

@@ -56,7 +56,7 @@ export interface UserspaceProxierOptions {
   readonly iptables: Iptables;
   readonly settings: UserspaceSettings;
   readonly portals: Portals;
-  /** Removes tracked UDP flows that rules lead elsewhere now. */
+  /** Removes tracked UDP flows that rules redirect elsewhere now. */
   readonly staleUdp: StaleUdp;
   /** Addresses of all interfaces of the node, both families. */
   readonly interfaceIps: () => readonly string[];
