@@ -219,9 +219,9 @@ function settingOfDevices(
   );
 }
 
-/** Names that are no device, and lo, by which no packet comes from elsewhere. */
+/** Names in the listing that are no devices, and lo, at which no packet arrives from elsewhere. */
 const NO_WAY: readonly string[] = ["all", "default", "lo"];
-/** Devices to which the node itself sends packets; none that comes in by them would be forwarded. */
+/** Devices for the node's own addresses; packets that arrive by them are never forwarded. */
 const OWN_DEVICES: readonly string[] = ["kube-ipvs0", "kube-dummy-if", "nodelocaldns", "dummy0"];
 
 /**

@@ -32,7 +32,7 @@ export type ServiceRow = readonly [
   addresses: readonly string[],
   /** `http 80/TCP, 53/UDP :30053`. */
   ports: string,
-  /** How many endpoints get traffic on this node, and how many there are: of the port and family with the fewest in use. */
+  /** Endpoints that get traffic on this node, and all endpoints: of the port and family with the fewest in use. */
   used: number,
   total: number,
   /** Problem of the Service; `""` if there is none. */

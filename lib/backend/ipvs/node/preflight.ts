@@ -237,7 +237,7 @@ async function requireAll(
   const [cause] = causes;
   if (cause === undefined) return;
   const [first] = refused;
-  // What fails only together is no missing module.
+  // If the rules fail only together, no module is missing.
   if (first === undefined) throw cause;
   const modules = new Set(refused.map(({ item: [module] }) => module));
   const needs = `the kernel ${modules.size === 1 ? "module" : "modules"} ${[...modules].join(", ")}`;

@@ -35,7 +35,7 @@ export class DriftCheck {
     this.#options = options;
   }
 
-  /** A full sync compared everything, and wrote what differed. */
+  /** Notes a full sync: it compared everything, and wrote the differences. */
   fullySynced(): void {
     this.#schedule.fullySynced();
   }

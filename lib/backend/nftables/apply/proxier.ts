@@ -136,7 +136,7 @@ export class NftablesProxier extends Proxier<NftablesSettings, NftStore> {
 
   /** Services are tried in the table that was being filled, without base chains that let packets in. */
   protected override findRefused(error: unknown): Promise<readonly RefusedService[]> {
-    // A table was in the way and could not be deleted.
+    // Without a table being filled, the refusal was about a table that could not be deleted.
     if (this.#filling === undefined) throw error;
     const { name, plan } = this.#filling;
     return this.run("apply", async () => {
