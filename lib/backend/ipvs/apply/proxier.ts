@@ -147,7 +147,7 @@ export class IpvsProxier extends Proxier<ConfiguredIpvs, IpvsStore> {
     await this.#write(transaction, plan, store);
   }
 
-  /** Once per sync: the kernel lists every address of every device, those of all Services among them. */
+  /** Reads the node's addresses once per sync: the kernel lists those of every device, Services' among them. */
   #hostIps(): readonly string[] {
     return hostIps(this.family, this.#options.deviceAddresses());
   }

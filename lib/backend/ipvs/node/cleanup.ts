@@ -77,7 +77,7 @@ class Cleanup {
     return { removed: this.#removed, kept: this.#kept, failed: this.#failed };
   }
 
-  /** Undefined: `work` failed, which is reported. */
+  /** Result of `work`; undefined: it failed, which is reported. */
   async #attempt<T>(place: string, work: () => Promise<T>): Promise<T | undefined> {
     try {
       return await work();

@@ -332,7 +332,7 @@ export function connReuse(release: string): ConnReuse | null {
   return major === 5 || (major === 4 && minor >= 1) ? "off" : "too old";
 }
 
-/** Another value than the kernel's own is an administrator's, and stays. */
+/** Change of `conn_reuse_mode`, if needed: another value than the kernel's own is an administrator's, and stays. */
 function neededConnReuse(found: string | null, { log, release }: SysctlTools): readonly NeededSysctl[] {
   const name = CONN_REUSE_MODE;
   const choice = release === null ? null : connReuse(release);

@@ -63,7 +63,7 @@ export interface ServiceObjects {
 export interface BaseRule {
   /** The chain that the rule is in. */
   readonly chain: string;
-  /** Without the leading `-A CHAIN `. */
+  /** The rule without the leading `-A CHAIN `. */
   readonly rule: string;
   /** The rule is only written while this set has entries; `""`: always. */
   readonly needs: string;
@@ -77,7 +77,7 @@ export interface BaseRules {
   readonly chains: PerTable<readonly string[]>;
   /** Base rules, emission order. */
   readonly rules: PerTable<readonly BaseRule[]>;
-  /** In the order in which they are each inserted at the top, so the built-in chains hold them in reverse order. */
+  /** Jumps in the order of insertion, each at the top: the built-in chains hold them in reverse order. */
   readonly jumps: readonly JumpRule[];
 }
 
@@ -87,7 +87,7 @@ export interface IpvsPlan {
   readonly all: boolean;
   /** Chains and rules that do not depend on Services. */
   readonly base: BaseRules;
-  /** In emission order (sorted by name); null: the Service is gone. */
+  /** Objects by Service, in emission order (sorted by name); null: the Service is gone. */
   readonly services: ReadonlyMap<NamespacedName, ServiceObjects | null>;
   /** Requests of Services that are not met, in words; sorted. Without Services that get everything. */
   readonly problems: ReadonlyMap<NamespacedName, readonly string[]>;

@@ -50,7 +50,7 @@ interface StoredSet {
   readonly kind: SetKind;
   /** Entry → how often it is wanted. */
   readonly entries: Map<SetEntry, number>;
-  /** Sets grow and do not shrink. */
+  /** Capacity; it grows and never shrinks. */
   maxElements: number;
 }
 

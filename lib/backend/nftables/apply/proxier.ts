@@ -107,7 +107,7 @@ export class NftablesProxier extends Proxier<NftablesSettings, NftStore> {
     return { ...store.counts };
   }
 
-  /** Only the failure of a program is a failure of the sync. */
+  /** Message of a failed program; other errors are no failures of the sync. */
   protected override describe(error: unknown): string | null {
     return error instanceof ExecError ? describeNftFailure(error) : null;
   }
@@ -375,7 +375,7 @@ async function isBlank(nft: Nft, family: NftFamily): Promise<boolean> {
   }
 }
 
-/** Null if there is no such table. */
+/** Reads a table; null if there is none. */
 async function readTable(
   nft: Nft,
   family: NftFamily,

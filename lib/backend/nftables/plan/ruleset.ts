@@ -33,7 +33,7 @@ export interface Destination {
  * touches as few elements as possible.
  */
 export interface EndpointList {
-  /** Where the endpoints are reached. */
+  /** Destinations whose traffic goes to the endpoints. */
   readonly destinations: readonly Destination[];
   /** Values such as `10.244.0.11 . 8080`, in the model's order, no two the same, at most 65536. */
   readonly endpoints: readonly string[];
@@ -71,6 +71,6 @@ export interface NftablesPlan {
   readonly base: BaseRules;
   /** The shared chains that `services` use, by name; each goes only to earlier ones. */
   readonly sharedChains: ReadonlyMap<string, Chain>;
-  /** In emission order: what the cluster itself needs first (`default/kubernetes`, DNS), then by name; null: gone. */
+  /** Rules by Service: first what the cluster itself needs (`default/kubernetes`, DNS), then by name; null: gone. */
   readonly services: ReadonlyMap<NamespacedName, ServiceRules | null>;
 }
