@@ -68,13 +68,13 @@ export interface FamilyProxier {
   isOutdated?(): boolean;
 }
 
-/** What is gone or changed, in the tool's names, e.g. `nat KUBE-SERVICES`; a few of many. The next full sync repairs it. */
+/** Missing or changed objects in the tool's names, e.g. `nat KUBE-SERVICES`; a few of many. A full sync repairs them. */
 export type Damage = readonly string[];
 
 /** How many damaged things a log line names. */
 const NAMED = 5;
 
-/** Of everything that is damaged; false if nothing is. */
+/** The damage to these objects; false if there are none. */
 export function damageOf(found: readonly string[]): false | Damage {
   if (found.length === 0) return false;
   const rest = found.length - NAMED;

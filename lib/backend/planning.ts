@@ -1,6 +1,6 @@
 /**
- * What planning has in common in all modes: from the configuration and the Node to what decides the rules of one family, and from the state
- * to the Services that are to be planned.
+ * Planning that all modes share: from the configuration and the Node to the settings of one family's rules, and from
+ * the state to the Services that are to be planned.
  *
  * @module
  */
@@ -66,7 +66,7 @@ export function familySettings(
 }
 
 /**
- * The masquerade mark as rules have it: `0x` and eight hexadecimal digits.
+ * The masquerade mark as rules write it: `0x` and eight hexadecimal digits.
  *
  * @throws {RangeError} if the mark is not exactly one of 32 bits
  */
@@ -77,7 +77,7 @@ export function formatMark(mark: number): string {
   return "0x" + mark.toString(16).padStart(8, "0");
 }
 
-/** What one Service with at least one port wants; null if it is to be left out. */
+/** Plans the rules of one Service with at least one port; null if it is to be left out. */
 type PlanService<Rules> = (
   ports: readonly ServicePort[],
   endpoints: ReadonlyMap<ServicePortKey, readonly Endpoint[]> | undefined,

@@ -76,7 +76,7 @@ export class Quarantine {
     }
   }
 
-  /** Those to be tried in a sync of these Services: of the others only some, the longest refused ones. */
+  /** Services in quarantine to retry in a sync of `changed`: of unchanged ones only some, longest refused first. */
   due(changed: Exclude<Changed, "all">): readonly NamespacedName[] {
     const names: NamespacedName[] = [];
     let retries = 0;

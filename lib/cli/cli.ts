@@ -37,7 +37,7 @@ export async function runCli(
   }
 }
 
-/** Says once what went wrong. */
+/** Prints an error once; yields the exit code. */
 function reportError(error: unknown, io: Io): number {
   // As with `kproxy render | head`. Other pipes that break are failures.
   if (error instanceof OutputClosedError) return 0;

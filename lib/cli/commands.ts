@@ -1,5 +1,5 @@
 /**
- * The commands: how each is loaded, and what it takes besides flags. What help says of them is in `help.ts`.
+ * The commands: how each is loaded, and its arguments besides flags. Their help texts are in `help.ts`.
  *
  * @module
  */
@@ -14,15 +14,15 @@ export type Command = (flags: ParsedFlags, io: Io) => Promise<number>;
 export const SHELLS = ["bash", "zsh", "fish"] as const;
 
 interface CommandEntry {
-  /** When it is called, so that `kproxy version` does not load the API client. */
+  /** Loads the command when it is called, so that `kproxy version` does not load the API client. */
   readonly load: () => Promise<Command>;
-  /** How many arguments it takes. @default {0} */
+  /** Most arguments that it takes. @default {0} */
   readonly most?: number;
-  /** Their name in messages. */
+  /** Name of the arguments in messages. */
   readonly operands?: string;
-  /** What completion offers for them: these words, or files with an ending of a configuration. */
+  /** Words that completion offers for the arguments, or files with an ending of a configuration. */
   readonly offers?: readonly string[] | "files";
-  /** It programs the kernel, or asks it with any flags. */
+  /** The command programs the kernel, or reads it whatever its flags. */
   readonly needsLinux?: true;
 }
 
@@ -34,7 +34,7 @@ const TRACE: CommandEntry = {
 };
 const CHECK: CommandEntry = { load: async () => (await import("./commands/check.ts")).checkCommand };
 
-/** By name. */
+/** The commands by name. */
 export const COMMAND_ENTRIES: Readonly<Record<CommandName, CommandEntry>> = {
   "run": { load: async () => (await import("./commands/start.ts")).startCommand, needsLinux: true },
   "write-config": {

@@ -41,7 +41,7 @@ const SCRIPTS: Readonly<Record<typeof SHELLS[number], () => string>> = {
 interface CompletedFlag {
   readonly name: string;
   readonly short: string | undefined;
-  /** `--name`, and `-n` if it has a letter. */
+  /** `--name`, and `-n` if the flag has a short form. */
   readonly spellings: readonly string[];
   readonly doc: string;
   /** False for switches, which may stand alone. */
@@ -75,7 +75,7 @@ function completedFlags(command?: CommandName): readonly CompletedFlag[] {
   });
 }
 
-/** The words that commands take besides flags. */
+/** Argument words of the commands. */
 const WORDS = COMMANDS.flatMap((name) => {
   const { offers } = COMMAND_ENTRIES[name];
   return offers === undefined || offers === "files" ? [] : [{ name, words: offers.join(" ") }];
@@ -192,7 +192,7 @@ complete -F _kproxy kproxy
 `;
 }
 
-/** Where a flag takes other values in one command than in all together. */
+/** Cases of flags that take other values in one command than in all together. */
 function bashOwnValues(all: readonly CompletedFlag[]): string[] {
   const inAll = new Map(all.map(({ name, values }) => [name, values.join(" ")]));
   return COMMANDS.flatMap((command) =>
@@ -247,7 +247,7 @@ fi
 
 function zshFlag(flag: CompletedFlag): string[] {
   const { name, short, values, endings } = flag;
-  // Inside the brackets of a spec these have a meaning.
+  // Inside the brackets of a spec these characters have a meaning.
   const doc = `[${flag.doc.replace(/[\\[\]:]/g, "\\$&")}]`;
   const action = endings !== undefined
     ? zshFiles(endings)

@@ -178,7 +178,7 @@ export const COMMAND_DOCS: Readonly<Record<CommandName, CommandDoc>> = {
   },
 };
 
-/** `kproxy help [COMMAND]`. @throws {UsageError} for a command that there is not */
+/** `kproxy help [COMMAND]`. @throws {UsageError} for an unknown command */
 export function helpCommand(flags: ParsedFlags, io: Io): Promise<number> {
   const [named = "help"] = flags.operands;
   const command = COMMANDS.find((name) => name === named);
@@ -192,7 +192,7 @@ export async function printHelp(command: CommandName, io: Io, isNamed = false): 
   return 0;
 }
 
-/** What `kproxy help` prints. */
+/** Text that `kproxy help` prints. */
 export function programHelp(): string {
   const commands = alignColumns(COMMANDS.map((name) => [name, COMMAND_DOCS[name].summary]))
     .map((line) => `  ${line}`);

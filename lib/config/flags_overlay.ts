@@ -150,7 +150,7 @@ class Overlay {
     }
   }
 
-  /** A port of 0 switches the server off; another one goes to an address that has none, or to the default address. */
+  /** Applies a port flag: 0 switches the server off; others are added to the given or the default address. */
   #address([flag, path, usualPort]: typeof PORT_FLAGS[number]): void {
     const port = this.values.get(flag) as number | undefined;
     const given = this.changes.get(path);

@@ -125,7 +125,7 @@ const HIGHEST_PORT = 65_535;
 /**
  * Reads a range as kube-proxy does; null for no range at all: an empty text, `0` and `0-0` let the kernel choose.
  *
- * @throws {SyntaxError} if it is none
+ * @throws {SyntaxError} if the text is no port range
  */
 export function parsePortRange(text: string): PortRange | null {
   const trimmed = text.trim();

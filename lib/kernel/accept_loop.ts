@@ -16,7 +16,7 @@ const MAX_FAILURES = 20;
 const CROWD = 8;
 const CROWD_PAUSE_MS = 10;
 
-/** After so many clients that were gone, timers and other sockets get their turn. */
+/** Vanished clients in a row after which timers and other sockets get their turn. */
 const GONE_IN_A_ROW = 64;
 
 /** Outcome of a new connection: `crowded` is taken in, but another one had to go. */

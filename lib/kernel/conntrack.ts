@@ -73,7 +73,7 @@ export class Conntrack {
     throw new ExecError(argv, result.code, result.stderr);
   }
 
-  /** Runs until the table did not change in between; what earlier tries wrote counts. */
+  /** Runs again until the table does not change meanwhile; output of earlier tries counts, too. */
   async #tries(argv: readonly string[], options: ExecOptions = {}): Promise<ExecResult> {
     const isDeletion = !argv.includes("-L");
     let stdout = "";

@@ -30,7 +30,7 @@ export interface ExecOptions {
    * long input.
    */
   readonly timeoutMs?: number;
-  /** About how many entries it lists, where that may be a million: it is given time for each, and may print so much more. */
+  /** About how many entries the program lists, if a million is possible: each extends its time and output limits. */
   readonly entries?: number;
   /** Added to the environment of this process, which is passed on as a whole. */
   readonly env?: Readonly<Record<string, string>>;
@@ -87,14 +87,14 @@ export const OWN_PROGRAMS: readonly string[] = [
 
 const encoder = new TextEncoder();
 
-/** A list of 100,000 rules takes 10 s: this is for machines that are ten times as slow. */
+/** Base time limit: a list of 100,000 rules takes 10 s, and a machine may be ten times as slow. */
 const BASE_MS = 120_000;
-/** All rules of 44,000 Services are tens of megabytes, and take seconds: a hundred times that. */
+/** Time for each byte of input: all rules of 44,000 Services are tens of megabytes, and take seconds; a hundredfold. */
 const MS_PER_BYTE = 30_000 / 1_000_000;
-/** nft takes 0.09 ms for each element that it lists, on a machine with nothing else to do. */
+/** Time for each listed entry: nft takes 0.09 ms for an element, on an idle machine. */
 const MS_PER_ENTRY = 1;
 
-/** How long a program may run that was given so many bytes to read. */
+/** Time limit of a program that reads `inputBytes` from standard input. */
 export function limitMs({ timeoutMs, entries = 0 }: ExecOptions, inputBytes: number): number {
   return timeoutMs ?? BASE_MS + Math.ceil(inputBytes * MS_PER_BYTE) + entries * MS_PER_ENTRY;
 }
@@ -112,7 +112,7 @@ const DRAIN_MS = 100;
 const HELD_MS = 2_000;
 /** All rules of 44,000 Services are tens of megabytes. */
 const MAX_STDOUT_BYTES = 128 * 2 ** 20;
-/** More bytes for each entry of a list: with comments and what belongs to it. */
+/** More bytes for each entry of a list, with its comment, counters and the like. */
 const BYTES_PER_ENTRY = 256;
 /** Errors about 100,000 lines. */
 const MAX_STDERR_BYTES = 16 * 2 ** 20;
@@ -128,13 +128,13 @@ class ProgramRun {
   readonly #startMs = performance.now();
   /** Aborted: nothing more is read or written, even if another process holds the other ends of its pipes. */
   readonly #cut = new AbortController();
-  /** Resolved with its end: no process is left that is meant to read the rest of its input. */
+  /** Resolved when the program has ended: no process is left that should read the rest of the input. */
   readonly #over = Promise.withResolvers<void>();
   #limit: ReturnType<typeof setTimeout> | undefined;
-  /** Once it has run for too long, the limit. */
+  /** The time limit, once the program has exceeded it. */
   #exceededMs: number | null = null;
   #inputBytes = 0;
-  /** True: it waits for nothing, and may not have read all. */
+  /** True: this run waits for nothing more, and may not have read all. */
   #isAbandoned = false;
   /** The excess of its output, in words; null as long as there is none. */
   #excess: string | null = null;
@@ -159,7 +159,7 @@ class ProgramRun {
     try {
       const reading = this.#readResult();
       reading.then(() => this.#ended(), () => this.#ended());
-      // A write that waits for room in the pipe cannot be ended: that pipe is closed with the last process that holds its other end.
+      // A write that waits for room in the pipe cannot be cancelled: the last process at the other end closes the pipe.
       if (stdin !== undefined) await Promise.race([this.#feed(stdin), this.#over.promise]);
       const result = await reading;
       if (this.#excess !== null) {
@@ -181,7 +181,7 @@ class ProgramRun {
     }
   }
 
-  /** The program is given so much more to read, and time for it. */
+  /** Extends the time limit by the time to read `bytes` more of input. */
   #limitFor(bytes: number): void {
     this.#inputBytes += bytes;
     clearTimeout(this.#limit);
@@ -198,7 +198,7 @@ class ProgramRun {
     const writer = this.#child.stdin.getWriter();
     try {
       for (const text of typeof input === "string" ? [input] : input()) {
-        // Nothing of it is for others, whatever room they make in the pipe.
+        // The input is not for other processes, whatever room they make in the pipe.
         if (!this.#isRunning) break;
         const piece = encoder.encode(text);
         this.#limitFor(piece.byteLength);
@@ -210,7 +210,7 @@ class ProgramRun {
     }
   }
 
-  /** Ends it: asked first, killed if it does not listen, and let go of if even that does not help. */
+  /** Ends the program: SIGTERM first, SIGKILL if it does not listen, and abandoned if even that does not help. */
   #end(): void {
     if (this.#isEnding || !this.#isRunning) return;
     this.#isEnding = true;

@@ -11,7 +11,7 @@
 export type OwnedFile = Pick<Deno.FileInfo, "uid" | "gid" | "mode">;
 
 const STICKY = 0o1000;
-/** The kernel does not follow more either. */
+/** Most links in a path: the kernel does not follow more either. */
 const MOST_LINKS = 40;
 
 /**
@@ -71,11 +71,11 @@ function isNotToBeSeen(error: unknown): boolean {
   );
 }
 
-/** From the root to a file, through all links. */
+/** Walks from the root to a file, through all links; resolves to where another user may replace it, or null. */
 async function walk(path: string): Promise<string | null> {
   const rest = partsOf(path);
   let at = "/";
-  /** Whether each may make entries where we are, of which others keep their hands off: `/tmp`. */
+  /** True if all users may create files in the current directory, but not replace those of others, as in `/tmp`. */
   let isShared = false;
   let device: number | undefined;
   let links = 0;
@@ -87,7 +87,7 @@ async function walk(path: string): Promise<string | null> {
     const next = `${at === "/" ? "" : at}/${name}`;
     const info = await Deno.lstat(next);
     if (info.isSymlink) {
-      // A link has no rights of its own: who may write its directory may replace it.
+      // A link has no rights of its own: a user who may write its directory may replace it.
       if (isShared && !isTrusted(info.uid)) return `${next} belongs to user ${info.uid}`;
       if (++links > MOST_LINKS) continue;
       const target = await Deno.readLink(next);

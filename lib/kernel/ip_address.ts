@@ -56,7 +56,7 @@ export async function readDeviceSettings(exec: Exec): Promise<ReadonlyMap<string
   return parseDeviceSettings(await runOk(exec, ["ip", "-json", "netconf"]));
 }
 
-/** The routes of a family's main table. */
+/** Routes of a family's main table. */
 export async function readRoutes(exec: Exec, family: IpFamily): Promise<readonly Route[]> {
   const option = family === "IPv6" ? ["-6"] : [];
   return parseRoutes(await runOk(exec, ["ip", "-json", ...option, "route"]), family);

@@ -84,7 +84,7 @@ export async function saveSets(
 }
 
 /**
- * How many entries each set has, those of others among them, by name; null where an old ipset does not say. No entry is read.
+ * Number of entries of every set, others' included, by name; null where an old ipset prints none. No entry is read.
  *
  * @throws {ExecError} if they cannot be listed
  */
@@ -106,7 +106,7 @@ export async function restoreSets(exec: Exec, text: Input): Promise<void> {
  * As {@linkcode restoreSets}, with lines that carry no line ends, but entries to be added that are refused, however many, do not keep
  * the lines behind them from being carried out. Costs a run for each of them, and one for each {@linkcode PORTION_LINES} lines.
  *
- * @throws {ExecError} if something else fails
+ * @throws {ExecError} if the program fails for another reason
  */
 export async function restoreSetsOthers(exec: Exec, lines: readonly string[]): Promise<RestoreOutcome> {
   const refused: RefusedLine[] = [];

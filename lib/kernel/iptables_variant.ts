@@ -47,7 +47,7 @@ export function iptablesPrograms(family: IpFamily, variant?: IptablesVariant): I
  * The variant whose tables hold kubelet's hint chain, those of the primary family first; else the one that holds a service proxy's
  * chains; else the system's default, unless only the other one works.
  *
- * @param primaryFamily the one that must work, if it does in one of the variants
+ * @param primaryFamily the family that must work in the variant, if it works in either
  * @throws {UnsupportedError} if no variant works
  */
 export async function chooseIptablesVariant(
@@ -136,7 +136,7 @@ export async function mayHideRules(exec: Exec, family: IpFamily, variant: Iptabl
   }
 }
 
-/** The first of the wanted chains that is there. */
+/** The first of the wanted chains that exists. */
 async function findHint(
   exec: Exec,
   family: IpFamily,
@@ -150,10 +150,10 @@ async function findHint(
 }
 
 /**
- * What the variant holds; null if it is not installed.
+ * Output of the variant's save program; null if it is not installed.
  *
- * @param isKubelets true: table mangle, where kubelet has its chains, is enough. To name a table makes the legacy variant create it, with
- *   its hooks, on a node that uses nft: there all tables that exist are asked for.
+ * @param isKubelets true: table mangle, with kubelet's chains, is enough. Naming a table makes the legacy variant
+ *   create it, with its hooks, on a node that uses nft: there all existing tables are listed.
  */
 async function save(
   exec: Exec,
@@ -175,7 +175,7 @@ async function defaultVariant(exec: Exec, families: readonly IpFamily[]): Promis
   const preferred = await readVersion(exec, iptablesPrograms("IPv4").command);
   const order = preferred === null ? VARIANTS : VARIANTS.toSorted((a) => a === preferred.variant ? -1 : 1);
   let isAnyMissing = false;
-  /** Works for the other family alone. */
+  /** Variant that works for the other family alone. */
   let second: IptablesVariant | null = null;
   const choice = (variant: IptablesVariant): VariantChoice => {
     const why = problems.length === 0 ? "" : `: ${problems[0]}`;

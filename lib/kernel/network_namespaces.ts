@@ -9,7 +9,7 @@ import { type Exec, type ExecOptions, OWN_PROGRAMS, runOk } from "./exec.ts";
 /** Error of `ip netns exec` for a program that is not there. */
 const ABSENT_PROGRAM = /^exec of ".*" failed: No such file or directory/m;
 const GONE = /No such file or directory/;
-/** A signal of the terminal ends `ip`, too; the next one does what it was about to. */
+/** Tries of a removal: a signal of the terminal ends `ip`, too, so that another run must do its work. */
 const REMOVAL_TRIES = 3;
 
 /** Names of all namespaces that have one. */

@@ -136,7 +136,7 @@ export class Nft {
   }
 
   /**
-   * All of a table with the handles of its rules; null if it is not there. Costs 4 s at 100,000 elements, 90 s at 1,000,000.
+   * A whole table with rule handles; null if there is none. Costs 4 s at 100,000 elements, 90 s at 1,000,000.
    *
    * @param entries about how many elements and rules it should have
    * @throws {ExecError} if it cannot be listed
@@ -146,9 +146,9 @@ export class Nft {
   }
 
   /**
-   * The rules of a table with their handles, and the definitions of its sets and maps, with no element; null if it is not there. Lists all
-   * tables of the family so: 4 ms where there are 100,000 elements, which every other list of nft 1.0.6 loads, and 0.75 s where others
-   * have 40,000 rules.
+   * The rules of a table with their handles, and the definitions of its sets and maps, without elements; null if there
+   * is none. Lists all tables of the family so: 4 ms where there are 100,000 elements, which every other list of nft
+   * 1.0.6 loads, and 0.75 s where others have 40,000 rules.
    *
    * @throws {ExecError} if they cannot be listed
    */
@@ -188,12 +188,12 @@ export class Nft {
     }
   }
 
-  /** Reads a list while it is printed; null if nft says that what it names is not there. */
+  /** Reads a list while it is printed; null if nft reports that the listed object does not exist. */
   async #read(reader: NftTableReader, args: readonly string[], entries = 0): Promise<ListedTable | null> {
     const argv = ["nft", ...args];
     const onStdout = (bytes: Uint8Array): void => reader.write(bytes);
     const { code, stdout, stderr } = await this.#exec.run(argv, { entries, onStdout });
-    // Programs in memory hand over all at once.
+    // Fakes of programs print everything at once.
     reader.text(stdout);
     if (code === 0) return reader.end();
     const error = new ExecError(argv, code, stderr);

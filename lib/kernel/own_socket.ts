@@ -66,7 +66,7 @@ export function openOwnSocket(path: string): OpenedSocket {
   prepareDirectory(directory);
   if (statIfThere(socket)?.isSocket === false) throw new UnsafePathError(`${socket} is no socket`);
   const fresh = `${socket}.${Deno.pid}`;
-  // Left by a process of the same number that did not come to its next step.
+  // Left by a process of the same PID that died before it renamed the socket.
   if (statIfThere(fresh) !== null) Deno.removeSync(fresh);
   const listener = Deno.listen({ transport: "unix", path: fresh });
   try {

@@ -27,13 +27,13 @@ export interface RunnerOptions {
   readonly clock?: Clock;
 }
 
-/** Longer than almost any program takes. */
+/** Time after which a program counts as slow: longer than almost any takes. */
 const SLOW_MS = 3_000;
 /** The waits between tries. */
 const RETRY_WAITS_MS: readonly number[] = [200, 1_000, 3_000];
-/** A program that hung once has cost much time already, and so would each try. */
+/** Timeouts after which a program is not tried again: each costs much time. */
 const MAX_TIMEOUTS = 2;
-/** No probe of a node takes longer: a list of 100,000 rules takes some 10 s, and a node may be ten times as slow. */
+/** Longest probe of a node: a list of 100,000 rules takes some 10 s, and a node may be ten times as slow. */
 const PROBE_LIMIT_MS = 120_000;
 
 /**

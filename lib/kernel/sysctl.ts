@@ -13,11 +13,11 @@ import type { Logger } from "../observe/log.ts";
 export type SysctlOutcome =
   | { readonly kind: "unchanged" | "changed"; readonly found: string }
   /**
-   * It has another value, and this process may not write it (`readOnly`: read-only `/proc/sys`, missing capability), or the kernel
-   * refuses this one, or the program could not be started.
+   * The sysctl differs, and this process may not write it (`readOnly`: read-only `/proc/sys`, missing capability), or
+   * the kernel refuses the value, or the program could not be started.
    */
   | { readonly kind: "readOnly" | "refused"; readonly found: string; readonly error: ExecError }
-  /** This kernel does not have it, or not yet (its module is not loaded). */
+  /** This kernel does not have the setting, or not yet (its module is not loaded). */
   | { readonly kind: "missing" };
 
 /** Time limit of reads and writes: nothing begins before the settings are known. */
@@ -50,7 +50,7 @@ export async function readSysctls(
 /** A setting that is to have another value than the one it was read with. */
 export interface SysctlChange {
   readonly name: string;
-  /** What was read before; null if this kernel does not have it. */
+  /** Value that was read before; null if this kernel does not have the setting. */
   readonly found: string | null;
   readonly value: string;
 }
@@ -112,7 +112,7 @@ export interface NodeSysctls {
    * time: a module may bring them); an empty map if they are unknown.
    */
   readonly read: (names: readonly string[]) => Promise<ReadonlyMap<string, string | null>>;
-  /** Settings that something else writes: they are read anew. */
+  /** Forgets settings that something else writes: they are read anew. */
   readonly forget: (names: readonly string[]) => void;
   /**
    * The outcomes in the order of `changes`; null if that is unknown.
@@ -146,7 +146,7 @@ export async function nodeSysctls(
     return knownSysctls(
       exec,
       await readSysctls(exec, ahead).catch((error) => {
-        // A setting that cannot be read is its reader's problem.
+        // An unreadable setting fails where it is needed; here only that of IPv6 counts.
         if (
           ahead.length === 1 || !(error instanceof ExecError) || error.isMissing() || error.isInconclusive()
         ) {

@@ -14,11 +14,11 @@ import { sizeProblem } from "./service_size.ts";
 import type { NodeFacts, ProxyState, ServicePort } from "./state.ts";
 
 /**
- * An endpoint that is left out, because no pod has its address, such as a loopback or multicast address: traffic would reach the node
- * itself or its link. An API server refuses most of them, but not all, and not every source of objects is one.
+ * An endpoint that is left out, because no pod can have its address, such as a loopback or multicast address: traffic
+ * would reach the node itself or its link. API servers refuse most of them, not all, and files may hold any.
  */
 export interface UnreachableEndpoint {
-  /** Whose endpoint it is. */
+  /** The Service that it belongs to. */
   readonly service: NamespacedName;
   /** E.g. `239.1.1.1 of EndpointSlice shop/web-1`. */
   readonly endpoint: string;
@@ -43,13 +43,13 @@ export interface ChangeTrackerOptions {
   readonly onUnserved?: (unserved: UnservedDestination) => void;
   /** Called for each such destination that the Service now gets or no longer requests, with the same limit. */
   readonly onResolved?: (resolved: Omit<UnservedDestination, "reason">) => void;
-  /** Called once for each endpoint of a Service that is left out, as many at once. */
+  /** Called once for each endpoint of a Service that is left out, with the same limit. */
   readonly onUnreachable?: (found: UnreachableEndpoint) => void;
-  /** Called for each that is no endpoint any more, as many at once. */
+  /** Called for each such endpoint that is no longer listed, with the same limit. */
   readonly onUnreachableGone?: (gone: Omit<UnreachableEndpoint, "reason">) => void;
-  /** Called with their number whenever it changes. */
+  /** Called with the number of endpoints that are left out, whenever it changes. */
   readonly onUnreachableCount?: (count: number) => void;
-  /** How many destinations or endpoints of a Service are named at once: it may have thousands. @default {10} */
+  /** Most destinations or endpoints of a Service that are named at once: it may have thousands. @default {10} */
   readonly maxReported?: number;
   /** Milliseconds since the epoch at which watching began: trigger times up to then say nothing about this process. */
   readonly startedAtMs?: number;
@@ -98,7 +98,7 @@ export class ChangeTracker {
   /** Service → refused address → reason; nearly always empty. */
   readonly #invalid = new Map<NamespacedName, ReadonlyMap<string, string>>();
   readonly #slices: EndpointSliceCache;
-  /** Service → endpoint that is left out → reason; nearly always none. Of Services that are served: traffic to others goes nowhere. */
+  /** Service → endpoint that is left out → reason; nearly always empty. Only of Services that are served. */
   readonly #unreachable = new Map<NamespacedName, ReadonlyMap<string, string>>();
   #unreachableCount = 0;
   /** Services whose ports will differ from those last checked out, with the ports they will have. */
@@ -287,7 +287,7 @@ export class ChangeTracker {
     });
   }
 
-  /** Of the endpoints that are left out now, and those that were until now. */
+  /** Reports endpoints that are left out from now on, and those that are not any more. */
   #reportUnreachable(service: NamespacedName, now: ReadonlyMap<string, string>): void {
     const before = this.#unreachable.get(service) ?? NONE;
     if (before.size + now.size === 0) return;
@@ -302,7 +302,7 @@ export class ChangeTracker {
     if (now.size !== before.size) onUnreachableCount?.(this.#unreachableCount);
   }
 
-  /** Names what is new and what is gone; of too many at once, how many more there are. */
+  /** Reports new and resolved ones by name; of too many at once, how many more there are. */
   #reportDifference(
     what: string,
     before: ReadonlyMap<string, string>,

@@ -80,7 +80,7 @@ export class EndpointSliceCache {
     return changed;
   }
 
-  /** How many endpoints a Service's slices list on each port, each as often as it stands there; none of them is made. */
+  /** Number of endpoints that a Service's slices list on each port, duplicates included; it makes no `Endpoint`. */
   listed(service: NamespacedName): ReadonlyMap<ServicePortKey, number> {
     const counts = new Map<ServicePortKey, number>();
     for (const { ports, endpoints } of this.#slicesOf(service)) {

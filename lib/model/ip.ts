@@ -185,7 +185,7 @@ function hexGroups(text: string): number[] | null {
     : null;
 }
 
-/** The rarer spelling: a dotted IPv4 tail. */
+/** Groups of an IPv6 address in the rarer spelling, with a dotted IPv4 tail. */
 function readDottedTail(text: string): number[] | null {
   const tailStart = text.lastIndexOf(":") + 1;
   const [a, b, c, d] = parseIpv4(text.slice(tailStart))?.bytes ?? [];

@@ -148,7 +148,7 @@ export interface NodeObject {
 export interface ServiceCidr {
   /** Discriminator of {@linkcode ApiObject}. */
   readonly kind: "ServiceCIDR";
-  /** Its name. */
+  /** Name of the ServiceCIDR. */
   readonly name: string;
   /** Canonical, none of them all addresses. */
   readonly cidrs: readonly string[];

@@ -18,7 +18,7 @@ const PORTAL = object({
   port: NUMBER,
   /** `IP:port` of each endpoint. */
   endpoints: list(text()),
-  /** For how long a client keeps its endpoint; 0: endpoints take turns. */
+  /** Session affinity timeout of a client; 0: round robin. */
   affinitySeconds: NUMBER,
 });
 

@@ -29,7 +29,7 @@ export const MAX_ENTRIES = 50_000;
  * Reason why a Service is too large to be served; null if it is not.
  *
  * @param ports as the Service declares them
- * @param listed how many endpoints its slices list on each port
+ * @param listed number of endpoints that its slices list on each port
  */
 export function sizeProblem(
   ports: readonly ServicePort[],

@@ -49,7 +49,7 @@ function canonicalAddress(text: string): string {
   return wholeAddress ? cidr.text.slice(0, cidr.text.lastIndexOf("/")) : cidr.text;
 }
 
-/** The name of a protocol that a rule has by its name or number. */
+/** Name of a protocol, given its name or number as in a rule. */
 export function canonicalProtocol(text: string): string {
   return PROTOCOL_NAMES.get(text.toLowerCase()) ?? text.toLowerCase();
 }

@@ -40,25 +40,25 @@ export function deleteAddressLine(device: string, address: string): string {
 /** A device as `ip -json -details` prints it. */
 export interface Link {
   readonly device: string;
-  /** What it is: `dummy`, `veth`, …; `""` for a device of hardware. */
+  /** Kind of the device: `dummy`, `veth`, …; `""`: hardware. */
   readonly kind: string;
   /** Bytes; 0 if `ip` does not print it. */
   readonly mtu: number;
   /** True unless the device is down. */
   readonly isUp: boolean;
-  /** None where only links were asked for. */
+  /** Addresses of the device; empty if the text lists links only. */
   readonly addresses: readonly DeviceAddress[];
 }
 
 /**
  * Reads the text of `ip -json -details link` or `address`, in its order.
  *
- * @throws {SyntaxError} if it is neither
+ * @throws {SyntaxError} if it is no such text
  */
 export function parseLinks(text: string): readonly Link[] {
   return readRecords(text).flatMap((link): Link[] => {
     const { ifname: device, flags, mtu, linkinfo } = link;
-    // Empty objects stand for what a filter left out.
+    // Empty objects stand for devices that a filter left out.
     if (typeof device !== "string") return [];
     const kind = isRecord(linkinfo) ? linkinfo["info_kind"] : undefined;
     return [{
@@ -115,9 +115,9 @@ export function parseDeviceSettings(text: string): ReadonlyMap<string, string> {
 /** A route of the main table. */
 export interface Route {
   readonly family: IpFamily;
-  /** `default` as `0.0.0.0/0` or `::/0`. */
+  /** Destination; `default` is `0.0.0.0/0` or `::/0`. */
   readonly network: string;
-  /** That packets leave by; none: they are refused. */
+  /** Outgoing devices; none: packets are refused. */
   readonly devices: readonly string[];
   readonly metric: number;
 }

@@ -191,7 +191,7 @@ for (const [name, head, problem] of HEADS) {
   });
 }
 
-/** As {@linkcode parseTable}, from pieces. */
+/** As {@linkcode parseTable}, but from pieces. */
 function inPieces(text: string, pieceBytes: number): ListedTable {
   const reader = new NftTableReader();
   const encoder = new TextEncoder();

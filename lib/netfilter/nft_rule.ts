@@ -15,31 +15,31 @@ export type NftType =
   | "ifname"
   | "word";
 
-/** What can be read from a packet: its type, its words for people, and how rules ask for it, where `IP` stands for `ip` or `ip6`. */
+/** Fields of a packet: type, name for people, and spellings in rules, where `IP` stands for `ip` or `ip6`. */
 const EXPRESSIONS = {
   source: ["address", "source", "IP saddr"],
   destination: ["address", "destination", "IP daddr"],
-  // What the connection was first sent to, before any translation.
+  // The connection's destination before any translation.
   originalDestination: ["address", "original destination", "ct original IP daddr"],
   originalPort: ["inet_service", "original port", "ct original proto-dst"],
   protocol: ["inet_proto", "protocol", "meta l4proto"],
-  // By its number, which nft prints as its name, or by its name.
+  // By index (`iif`), which nft prints as the name, or by name (`iifname`).
   inInterface: ["ifname", "incoming interface", "iif", "iifname", "meta iif", "meta iifname"],
   outInterface: ["ifname", "outgoing interface", "oif", "oifname", "meta oif", "meta oifname"],
   state: ["word", "state", "ct state"],
   status: ["word", "status", "ct status"],
-  // `original`: from who began the connection.
+  // `original`: from the side that opened the connection.
   direction: ["word", "direction", "ct direction"],
   sourceType: ["word", "type of the source", "fib saddr type"],
   destinationType: ["word", "type of the destination", "fib daddr type"],
 } as const;
 
-/** Kinds that are nothing but a kind. */
+/** Kinds of expressions that have no parameters. */
 export type PlainKind = keyof typeof EXPRESSIONS;
 
 const PLAIN_KINDS = Object.keys(EXPRESSIONS) as readonly PlainKind[];
 
-/** Of what is one of some words: those that are understood. */
+/** Kinds whose values are keywords, with the keywords that are understood. */
 export const KNOWN_WORDS: readonly (readonly [PlainKind, known: readonly string[]])[] = [
   ["state", ["new", "established", "related", "invalid", "untracked"]],
   ["status", ["dnat", "snat"]],
@@ -48,15 +48,15 @@ export const KNOWN_WORDS: readonly (readonly [PlainKind, known: readonly string[
   ["destinationType", ["local"]],
 ];
 
-/** Something that is read from the packet, or chosen. */
+/** An expression: reads a field of the packet, or a random number. */
 export type NftExpression =
   | { readonly kind: PlainKind }
-  /** `only`: nft adds a condition on the protocol by itself, as for `tcp dport`; null for `th dport`. */
+  /** `only`: the protocol that nft matches implicitly, as for `tcp dport`; null for `th dport`. */
   | { readonly kind: "destinationPort"; readonly only: "tcp" | "udp" | "sctp" | null }
   /** `numgen random mod N`. */
   | { readonly kind: "random"; readonly modulus: number };
 
-/** One or several expressions, joined by dots. */
+/** A key: one or more expressions, concatenated by dots. */
 export type NftKey = readonly NftExpression[];
 
 /** Elements: key → value, as written; `""` in a set. */
@@ -96,7 +96,7 @@ export type NftStatement =
   /** The rest of a rule of another program, from its first unknown word on. */
   | { readonly kind: "unread"; readonly text: string };
 
-/** The type of what an expression yields. */
+/** Type of an expression's value. */
 export function typeOfExpression({ kind }: NftExpression, family: IpFamily): NftType {
   if (kind === "destinationPort") return "inet_service";
   if (kind === "random") return "integer";
@@ -104,7 +104,7 @@ export function typeOfExpression({ kind }: NftExpression, family: IpFamily): Nft
   return type !== "address" ? type : family === "IPv4" ? "ipv4_addr" : "ipv6_addr";
 }
 
-/** How rules of a family ask for each kind, in words. */
+/** Spellings of each kind in rules of a family, each as a list of words. */
 export function wordsToAsk(family: IpFamily): readonly (readonly [PlainKind, readonly string[]])[] {
   const ip = family === "IPv4" ? "ip" : "ip6";
   return PLAIN_KINDS.flatMap((kind) => {
@@ -113,7 +113,7 @@ export function wordsToAsk(family: IpFamily): readonly (readonly [PlainKind, rea
   });
 }
 
-/** What an expression yields, for people. */
+/** Description of an expression's value, for people. */
 export function expressionText(one: NftExpression): string {
   if (one.kind === "random") return `a random number below ${one.modulus}`;
   if (one.kind === "destinationPort") return one.only === null ? "port" : `${one.only} port`;

@@ -148,7 +148,7 @@ function takeStatement(words: NftWords, family: IpFamily): NftStatement {
   for (const [kind, known] of KNOWN_WORDS) {
     if (!key.some((one) => one.kind === kind)) continue;
     if (key.length > 1 || !isOf(known, statement.operand)) throw words.refusal(`has an unknown ${kind}`, -1);
-    // It has several at once.
+    // A packet has several statuses at once.
     if (kind === "status" && statement.operand.kind === "named") {
       throw words.refusal("looks a status up", -1);
     }

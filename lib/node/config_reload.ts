@@ -118,16 +118,16 @@ export interface ConfigWatchOptions {
   readonly log: Logger;
   /** How long the file must be quiet before it is read. @default {300} */
   readonly debounceMs?: number;
-  /** How often it is looked at. @default {500} */
+  /** Interval between checks of the file. @default {500} */
   readonly pollMs?: number;
 }
 
-/** Reads the file whenever it may have changed, be it behind a link, and compares bytes, so that nothing else is a change. */
+/** Reads the file regularly, also behind a link, and compares its bytes: only other content is a change. */
 export class ConfigWatch {
   readonly #options: ConfigWatchOptions;
   #bytes: Uint8Array;
   #problem = "";
-  /** Aborted when an operator asks for it (SIGHUP), and the outcome is logged. */
+  /** Aborted when an operator requests a check (SIGHUP), whose outcome is logged. */
   #asked = new AbortController();
 
   constructor(options: ConfigWatchOptions) {
@@ -144,7 +144,7 @@ export class ConfigWatch {
     for (;; await systemClock.sleep(pollMs, AbortSignal.any([signal, this.#asked.signal]))) {
       const isAsked = this.#asked.signal.aborted;
       const bytes = await this.#read(isAsked);
-      // What this look found is for the next call.
+      // What this read found is for the next call.
       if (signal.aborted) return null;
       if (isAsked) this.#asked = new AbortController();
       if (bytes !== null && !sameBytes(bytes, this.#bytes)) {
@@ -155,7 +155,7 @@ export class ConfigWatch {
     }
   }
 
-  /** Has the file read at once; the log says if it is as it was. */
+  /** Has the file read at once; the log says if it is unchanged. */
   look(): void {
     this.#asked.abort();
   }
@@ -165,7 +165,7 @@ export class ConfigWatch {
     log.info("Configuration file has not changed", { file: file.path });
   }
 
-  /** Null if it cannot be read, or is being written. */
+  /** Content of the file; null if it cannot be read, or is being written. */
   async #read(isAsked: boolean): Promise<Uint8Array | null> {
     const { file: { path }, log, debounceMs = 300 } = this.#options;
     try {
@@ -220,7 +220,7 @@ export async function untilIpv6IsOn(
   return false;
 }
 
-/** True if the sysctl says so, or cannot be read now: it said so before. */
+/** True if the sysctl switches IPv6 off, or cannot be read now: it did so before. */
 async function isIpv6Off(exec: Exec, signal: AbortSignal): Promise<boolean> {
   try {
     return (await readSysctls(exec, [DISABLE_IPV6])).get(DISABLE_IPV6) !== "0";

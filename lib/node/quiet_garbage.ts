@@ -7,13 +7,13 @@ import { type Clock, systemClock } from "../kernel/clock.ts";
 import type { IpFamily } from "../model/objects.ts";
 import type { SyncObserver } from "../sync/family_runner.ts";
 
-/** By then the first syncs have let go of what they worked with. */
+/** Time after the start by which the first syncs have released their memory. */
 const AFTER_START_MS = 1_000;
-/** A series of changes goes on within that time, or is over: it is more than changes wait for one another by default. */
+/** Time without changes after which a series of them is over: longer than syncs are delayed by default. */
 const QUIET_MS = 3_000;
-/** So many times as long as a collection took there is none: a thousandth of the time, and rarer where the heap is large. */
+/** Rest after a collection, as a multiple of its duration: a thousandth of the time, and rarer with a large heap. */
 const REST_PER_PAUSE = 1_000;
-/** But for so long at least, and no longer: on a machine with too much to do it takes long, however little there is. */
+/** Least and longest rest: on a busy machine even a small collection takes long. */
 const MIN_REST_MS = 10_000;
 const MAX_REST_MS = 300_000;
 

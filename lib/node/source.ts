@@ -62,7 +62,7 @@ export async function openSource(config: KubeProxyConfiguration, options: Source
   return files === null ? api : new CombinedSource(files, api, (message) => log.info(message));
 }
 
-/** Only root and the user of this program may write manifests: they decide what the rules are. */
+/** Check of manifests, which decide the rules: only root and the user of this program may write them. */
 function fileCheckOf(log: Logger, isAllowed: boolean): FileCheck {
   return (file, opened) => {
     const problem = othersMayWrite(opened);
@@ -168,7 +168,7 @@ interface ApiClientOptions {
 }
 
 /**
- * A client of its own: what is asked by it must neither wait for lists nor use up their requests.
+ * A separate client: its requests must neither wait for lists nor use up their rate.
  *
  * @throws {ConfigError} if the kubeconfig is wrong or, without any source, the environment is not a pod's
  */
@@ -200,14 +200,14 @@ interface EventsOptions extends ApiClientOptions {
   readonly hostname?: () => string;
 }
 
-/** A recorder, and the work behind it, which ends with the signal and never rejects. */
+/** An Event recorder, and the work behind it, which ends with the signal and never rejects. */
 export interface OpenedEvents {
   readonly recorder: EventRecorder;
   run(signal: AbortSignal): Promise<void>;
 }
 
 /**
- * The API server, if the configuration names one or the source is one; else the log.
+ * A recorder to the API server, if the configuration names one or the source is one; else to the log.
  *
  * @throws {ConfigError} if the kubeconfig is wrong or, without any source, the environment is not a pod's
  */

@@ -326,7 +326,7 @@ function unreachableReports(
 ): Pick<ChangeTrackerOptions, "onUnreachable" | "onUnreachableGone" | "onUnreachableCount"> {
   const onUnreachableCount = (count: number): void =>
     metrics.unreachableEndpoints.set({ ip_family: family }, count);
-  // No value would not say that there are none.
+  // Without a value the metric would not show that there are none.
   onUnreachableCount(0);
   return {
     onUnreachable: (found) => {
@@ -338,7 +338,7 @@ function unreachableReports(
   };
 }
 
-/** In steps, with room for everything else between them: all at once would hold the event loop. */
+/** Loads modules in steps, with room for everything else between them: all at once would hold the event loop. */
 export async function loadQuestions(): Promise<Questions> {
   const steps = [
     () => import("../sim/ruleset_snapshot.ts"),

@@ -98,7 +98,7 @@ export function readTogether<Value>(read: () => Promise<Value>): () => Promise<V
 /** Content type of the text; for Prometheus 3, names need no unescaping. */
 export const METRICS_CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
 
-/** A metric with so many series that it writes them itself. */
+/** A metric that writes its own text, because it has very many series. */
 export interface WritesOwnText {
   /** Its two lines of comment, then a line for each series; no end of line after the last. */
   ownText(): Promise<string>;

@@ -58,7 +58,7 @@ interface Moment {
 }
 
 interface FamilyHealth {
-  /** When it was synced, or the loops began. */
+  /** Time of the last sync, or else of the start. */
   lastUpdated?: Moment;
   oldestQueuedMs?: number | undefined;
   firstSyncDone: boolean;
@@ -79,7 +79,7 @@ export class HealthState {
   /** Families that the node cannot serve: no failure of the proxy, but reported. */
   readonly #unserved: Map<IpFamily, { readonly reason: string; readonly use?: string }>;
   #nodeEligible = true;
-  /** Objects in force are those of this snapshot; null: of none. */
+  /** The snapshot whose objects are in force; null: none. */
   restored: RestoredState | null = null;
   /** Tables that another service proxy keeps making; none: there is no such proxy. */
   otherTables: readonly string[] = [];
@@ -135,13 +135,13 @@ export class HealthState {
     this.#problems.set(kind, reason);
   }
 
-  /** Something counts on a family that the node cannot have. */
+  /** Notes that something relies on a family that the node cannot serve. */
   setUse(family: IpFamily, use: string): void {
     const unserved = this.#unserved.get(family);
     if (unserved !== undefined) this.#unserved.set(family, { ...unserved, use });
   }
 
-  /** False if a sync of some family has been waiting for too long. Nothing about the Node. */
+  /** False if a sync of some family has been waiting for too long. The Node does not matter. */
   get isProxyHealthy(): boolean {
     const nowMs = this.#clock.nowMs();
     return [...this.#families.values()].every((health) => this.#isFresh(health, nowMs));
@@ -152,7 +152,7 @@ export class HealthState {
     return this.#nodeEligible;
   }
 
-  /** Whether load balancers should send new traffic here. */
+  /** Answer of `/healthz`: whether load balancers should send new traffic here. */
   healthz(): HealthAnswer {
     return this.#answer(this.#nodeEligible, { nodeEligible: this.#nodeEligible });
   }
@@ -196,14 +196,14 @@ export class HealthState {
     };
   }
 
-  /** What is known of the kinds of objects, and what is wrong with each. */
+  /** State of each watched kind of objects, and the reason why it is not ready. */
   #watches(now: Moment): { kind: ResourceKind; shown: WatchReadiness; reason: string | null }[] {
     const isStarting = [...this.#families.values()].some(({ firstSyncDone }) => !firstSyncDone);
     return [...new Set([...this.#heard.keys(), ...this.#problems.keys()])].sort().map((kind) => {
       const at = this.#heard.get(kind);
       const problem = this.#problems.get(kind);
       const why = problem === undefined ? "" : `: ${problem}`;
-      // A first sync waits for the lists. Later on, what could never be read is done without.
+      // The first sync waits for the lists. Later on, kinds that could never be read are done without.
       if (at === undefined) {
         return { kind, shown: { problem }, reason: isStarting ? `not listed yet${why}` : null };
       }
@@ -285,7 +285,7 @@ function shownFamily(health: FamilyHealth, nowMs: number): FamilyReadiness {
   };
 }
 
-/** The clock may have been set back since: an age is never negative. */
+/** The snapshot for `/readyz`; its age is never negative, even if the clock was set back since. */
 function shownSnapshot(
   { savedAtMs, kinds, expiresAtMs, isServed }: RestoredState,
   epochMs: number,

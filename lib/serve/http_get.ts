@@ -107,7 +107,7 @@ export async function beginningOf({ body }: HttpReply, maxBytes: number): Promis
   return new TextDecoder().decode(bytes.view());
 }
 
-/** A connection that is closed where a piece of the answer, or the whole, takes longer or is larger than it may be. */
+/** A connection that is closed if a piece of the answer, or the whole, takes too long or is too large. */
 class LimitedConnection implements Disposable {
   readonly #connection: Deno.Conn;
   readonly #question: HttpQuestion;

@@ -52,7 +52,7 @@ export interface ListenOptions extends Serving {
 
 /** An open port, or a Unix socket. */
 export interface Listener {
-  /** 0 of a Unix socket. */
+  /** The TCP port; 0 for a Unix socket. */
   readonly port: number;
   /** Addresses that it really listens on, e.g. `[::]:10256`; two if the kernel keeps the families apart. */
   readonly addresses: readonly string[];
@@ -175,7 +175,7 @@ function peerOf(address: Deno.Addr): Peer {
   return { family: ip.family, address: ip.text, isLoopback: isLoopback(ip) };
 }
 
-/** Two sockets of one port, as one. */
+/** Two sockets of one port, as one listener. */
 function joined(one: Listener, other: Listener): Listener {
   return {
     port: one.port,

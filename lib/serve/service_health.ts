@@ -42,11 +42,11 @@ export interface ServiceHealthOptions {
 
 interface Health {
   readonly port: number;
-  /** Ready endpoints on this node, by IP. */
+  /** Number of ready endpoints on this node, by IP. */
   readonly localEndpoints: number;
 }
 
-/** An address that a Service's health is asked at. */
+/** A host and port that answer health checks of a Service. */
 interface Place {
   readonly service: NamespacedName;
   readonly host: string;
@@ -54,7 +54,7 @@ interface Place {
 }
 
 const RETRY_MS = 30_000;
-/** How many connections each of them may have open: those of a few load balancers. */
+/** Most open connections of all health check node ports: those of a few load balancers. */
 const LANE = { server: "service-health", most: 32 };
 
 /**
@@ -65,7 +65,7 @@ const LANE = { server: "service-health", most: 32 };
 export class ServiceHealthServers {
   readonly #options: ServiceHealthOptions;
   readonly #families = new Map<IpFamily, Map<NamespacedName, Health>>();
-  /** By host and port. */
+  /** Open sockets by host and port. */
   readonly #open = new Map<string, { readonly service: NamespacedName; readonly listener: Listener }>();
   #conflicts: ReadonlyMap<NamespacedName, PortConflict> = new Map();
   #work: Promise<void> = Promise.resolve();
@@ -153,7 +153,7 @@ export class ServiceHealthServers {
     if (before.size !== conflicts.size) onConflictCount?.(conflicts.size);
   }
 
-  /** What should be open, by host and port; a port that two Services ask for goes to the one that has it, else to the first by name. */
+  /** Sockets to open, by host and port; a port of two Services goes to its owner, else to the first by name. */
   #wanted(conflicts: Map<NamespacedName, PortConflict>): Map<string, Place> {
     const services = new Map<NamespacedName, Map<IpFamily, number>>();
     for (const [family, known] of this.#families) {
@@ -190,7 +190,7 @@ export class ServiceHealthServers {
   }
 
   /**
-   * Opens a socket. One that ends by itself is opened again, as if it had not been possible to open it.
+   * Opens a socket. If it ends by itself, it is opened again, like one that could not be opened.
    *
    * @throws {Error} if the system refuses, or too few descriptors would be left for the programs that write the rules
    */
@@ -249,7 +249,7 @@ export class ServiceHealthServers {
 const EVERY_IPV4 = "0.0.0.0";
 const EVERY_ADDRESS = "::";
 
-/** Where a Service's port is opened in the families that it has. Both have the same port; in between two syncs they may not. */
+/** Hosts and ports to open for a Service in its families. Both have the same port; between two syncs they may not. */
 function placesOf(
   ports: ReadonlyMap<IpFamily, number>,
   addresses: Readonly<Record<IpFamily, ListenAddresses>>,
@@ -265,7 +265,7 @@ function placesOf(
   return [...[...everywhere].map((port) => [wildcard, port] as const), ...single];
 }
 
-/** The port of a Service that has one, and its ready endpoints on this node: one that serves several ports counts once. */
+/** A Service's health check node port and its ready endpoints on this node, each IP once; null: it has no such port. */
 function healthOf(name: NamespacedName, { services, endpoints }: ProxyState): Health | null {
   const port = services.get(name)?.find(({ healthCheckNodePort }) => healthCheckNodePort !== 0);
   if (port === undefined) return null;

@@ -44,7 +44,7 @@ export interface WalkedRule {
 export interface WalkedTable {
   /** The table's name as its tool prints it, e.g. `nat`, `ip kproxy`. */
   readonly label: string;
-  /** The rules of a chain; undefined: there is no such chain. */
+  /** Rules of a chain; undefined: there is no such chain. */
   readonly rulesOf: (chain: string) => readonly WalkedRule[] | undefined;
   /** The nft table with the sets and maps of its rules; null: an iptables table. */
   readonly nft: NftTable | null;

@@ -9,7 +9,7 @@ import type { Protocol } from "../model/objects.ts";
 /** The protocols that a packet may have; `icmp` stands for ICMPv6 too. */
 export type PacketProtocol = "tcp" | "udp" | "sctp" | "icmp";
 
-/** The protocol as Services name it; null for one that none has. */
+/** The protocol as Services name it; null: Services do not have it. */
 export function serviceProtocol(protocol: PacketProtocol): Protocol | null {
   return protocol === "icmp" ? null : protocol.toUpperCase() as Protocol;
 }

@@ -119,7 +119,7 @@ function translation(to: string): readonly Statement[] {
     : [{ kind: "dnat", ip: ip.text, port: port === undefined ? null : Number(port) }];
 }
 
-/** How a history splits at a condition; null: no part of it. */
+/** How a condition splits a branch; null: no part of it. */
 export interface MatchResult {
   readonly passing: Walk | null;
   readonly missed: Walk | null;
@@ -351,7 +351,7 @@ function isInSet(
   return false;
 }
 
-/** A packet of ICMP is one of both families. */
+/** True if the packet has that protocol; ICMP stands for that of either family. */
 function isProtocol(name: string, { protocol }: Walk): boolean {
   const known = canonicalProtocol(name);
   return (known === "ipv6-icmp" ? "icmp" : known) === protocol;
@@ -390,7 +390,7 @@ function setHolds(
   if (type === "hash:ip") return entries.has(side(0).text);
   const protocol = serviceProtocol(walk.protocol);
   if (protocol === null) return false;
-  // Bitmaps know no protocol, but are only asked about these two.
+  // Bitmaps store no protocol, but rules use them for TCP and UDP only.
   if (type === "bitmap:port") return protocol !== "SCTP" && entries.has(String(walk.port));
   const entry = ipPortEntry(side(0).text, protocol, walk.port);
   switch (type) {

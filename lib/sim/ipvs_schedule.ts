@@ -14,7 +14,7 @@ import {
 import { type Fraction, multiply, serviceProtocol } from "./flow.ts";
 import { type HostState, rememberedIn, type Walk } from "./packet_walk.ts";
 
-/** A packet that was given to a virtual server. */
+/** A packet that IPVS scheduled to a virtual server. */
 export interface Scheduled {
   readonly server: SavedVirtualServer;
   /** One walk per real server that may be chosen; empty: the virtual server has no real server. */

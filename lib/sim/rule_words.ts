@@ -160,7 +160,7 @@ function nftWords(statements: readonly NftStatement[]): Words {
   return { conditions: conditions ?? [], actions: actions ?? [] };
 }
 
-/** What is said otherwise than as a value of its kind. */
+/** Wording of the kinds whose values are not shown as they are. */
 const FACTS: Readonly<Record<string, (values: string) => string>> = {
   state: (values) => `state ${values.toUpperCase().replaceAll(" OR ", " or ")}`,
   status: (values) => `${values.replaceAll("dnat", "destination").replaceAll("snat", "source")} translated`,

@@ -302,7 +302,7 @@ export interface RuleChecksOptions {
 export interface DriftObserver {
   /** Damage was found, in the tools' names, and is about to be repaired. */
   found(family: IpFamily, damaged: readonly string[]): void;
-  /** The damage was repaired; `lasts` if it is there all the same. */
+  /** The damage was repaired; `lasts`: it is still there. */
   repaired(family: IpFamily, lasts: boolean): void;
 }
 
@@ -317,9 +317,9 @@ const MAX_SKIPPED_CHECKS = 120;
 export class RuleChecks {
   readonly #options: RuleChecksOptions;
   #isChecking = false;
-  /** A repair was asked for and is not done yet. */
+  /** True while a requested repair is not done yet. */
   #isRepairing = false;
-  /** The sync under way began after that request. */
+  /** True if the sync under way began after that request. */
   #isRepairUnderWay = false;
   #hasEnded = false;
   /** Damage that the repair is about. */
@@ -410,7 +410,7 @@ export class RuleChecks {
   }
 }
 
-/** True if some of it is damaged again; also where what it was is unknown. */
+/** True if some of the repaired rules are damaged again, or if it is unknown which rules are damaged. */
 function isAbout(repaired: Damage, found: Damage): boolean {
   return repaired.length === 0 || found.length === 0 || found.some((one) => repaired.includes(one));
 }

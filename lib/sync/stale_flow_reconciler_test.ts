@@ -56,7 +56,7 @@ class Setup {
     });
   }
 
-  /** With a Service of one endpoint. */
+  /** A setup with a Service of one endpoint. */
   static serving(): Setup {
     const setup = new Setup();
     setup.service(DNS);
@@ -223,7 +223,7 @@ Deno.test("without the program nothing is deleted until a sync finds it", async 
 Deno.test("many deletions in a big table are spread over syncs, those with most flows first", async () => {
   using time = new FakeTime();
   const setup = Setup.serving();
-  // Each of them is also talked to directly, so that none can be deleted by its address alone.
+  // Each endpoint has a direct flow as well, so that none can be deleted by its address alone.
   for (let i = 0; i < 5; i++) {
     for (let port = 0; port <= i; port++) {
       setup.table.add(`10.0.0.5:${4000 + port}`, VIP, `10.244.9.${i}:5353`);

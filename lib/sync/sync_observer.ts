@@ -202,7 +202,7 @@ export class NoLocalEndpointsCount {
     return this.#total;
   }
 
-  /** The sum goes along: there may be thousands of them, and this is done for each change. */
+  /** Updates the sum along: there may be thousands of Services, and this is done for each change. */
   #set(name: NamespacedName, counts: NoLocalEndpoints): void {
     const before = this.#services.get(name) ?? NONE;
     this.#total = {
@@ -215,8 +215,8 @@ export class NoLocalEndpointsCount {
 }
 
 /**
- * Of one Service. As a unit of its own it counts once, and for every policy that it has as soon as one of its addresses falls under one
- * (kube-proxy 1.36, `syncEndpoint` of IPVS mode).
+ * Counts of one Service. In unit `services` it counts once, and for each of its policies as soon as one of its
+ * addresses falls under it (kube-proxy 1.36, `syncEndpoint` of IPVS mode).
  */
 function noLocalEndpoints(
   name: NamespacedName,

@@ -83,7 +83,7 @@ export class LineCutter {
   readonly #open = new GrowingBytes();
   #openBytes = 0;
 
-  /** @param mostBytes so much is kept of a line that comes in several pieces */
+  /** @param mostBytes limit of the kept part of a line that comes in several pieces */
   constructor(take: TakeLine, mostBytes = Infinity) {
     this.#take = take;
     this.#mostBytes = mostBytes;

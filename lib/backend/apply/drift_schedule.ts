@@ -6,7 +6,7 @@
  * @module
  */
 
-/** A list that takes longer, in milliseconds, is not cheap, however little of it is ours. */
+/** Time after which a list is not cheap, in milliseconds, however few of its rules are ours. */
 const SLOW_MS = 600;
 /** Milliseconds between lists of everything where they are not cheap. */
 const RARE_MS = 3_600_000;
@@ -15,7 +15,7 @@ const RARE_MS = 3_600_000;
 export interface EndedCheck {
   /** True if everything was listed. */
   readonly isAll: boolean;
-  /** There are so many rules that to list them is not cheap. */
+  /** True if there are so many rules that listing them is not cheap. */
   readonly isLarge: boolean;
   readonly isDamaged: boolean;
   /** Milliseconds, monotonic. */
@@ -26,29 +26,29 @@ export interface EndedCheck {
 /** Drift check schedule; see the module. */
 export class DriftSchedule {
   #dueMs = Number.NEGATIVE_INFINITY;
-  /** When the last check of everything began, in milliseconds, until it has ended. */
+  /** Start of the check of everything that is under way, or failed, in milliseconds; null: it has ended. */
   #begunMs: number | null = null;
-  /** A full sync succeeded since the last check began. */
+  /** True if a full sync succeeded since the last check began. */
   #syncedSinceCheck = false;
-  /** A full sync succeeded between the last check and the one under way. */
+  /** True if a full sync succeeded between the last check and the one under way. */
   #syncedBeforeCheck = false;
   /** Chains that differed at the last check of everything, as they were printed. */
   #printedLastTime: ReadonlyMap<string, string> = new Map();
   /** Chain → how the tool prints it although it was written again. */
   readonly #tolerated = new Map<string, string>();
 
-  /** A full sync succeeded: everything was compared, and what differed was written. */
+  /** Notes a full sync that succeeded: it compared everything, and wrote the differences. */
   fullySynced(): void {
     this.#syncedSinceCheck = true;
   }
 
-  /** A check begins, which may fail. @returns true if it is one of everything: at once while that is cheap, once an hour where it is not */
+  /** Begins a check, which may fail. @returns true: it checks everything; at once while that is cheap, else once an hour */
   begin(nowMs: number): boolean {
-    // What a later check finds may have been changed since.
+    // Only a full sync before this check can explain its findings.
     this.#syncedBeforeCheck = this.#syncedSinceCheck;
     this.#syncedSinceCheck = false;
     if (nowMs < this.#dueMs) return false;
-    // Lists that fail one after the other come ever more rarely: they must not be all that the machine does from now on.
+    // Repeated failures make full lists ever rarer: the machine must have time for other work.
     if (this.#begunMs !== null) this.#dueMs = nowMs + Math.min(RARE_MS, 2 * (nowMs - this.#begunMs));
     this.#begunMs = nowMs;
     return true;
@@ -59,7 +59,7 @@ export class DriftSchedule {
       this.#begunMs = null;
       this.#dueMs = isLarge || endMs - startMs > SLOW_MS ? startMs + RARE_MS : endMs;
     }
-    // After damage the next check, which shows whether the repair helped, is one of everything.
+    // After damage the next check, which shows whether the repair helped, is a check of everything.
     if (isDamaged) this.#dueMs = endMs;
   }
 

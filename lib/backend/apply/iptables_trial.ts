@@ -17,7 +17,7 @@ import { isolateRefused, type Refusal, type RefusedService } from "../quarantine
 const TRIAL_CHAIN = "KUBE-PROXY-TRIAL";
 const TABLES: readonly Table[] = ["filter", "nat"];
 
-/** A Service with its rules: those of its own chains are written in their place. */
+/** A Service with its rules: those of its own chains are written to these chains themselves. */
 export type Candidate = readonly [NamespacedName, Pick<ServiceRules, "chains" | "rules" | "dispatch">];
 
 /** The program's error without line numbers, which differ from try to try. */

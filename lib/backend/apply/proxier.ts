@@ -14,7 +14,7 @@ import { Quarantine, type RefusedService } from "../quarantine.ts";
 import { matchingNodeIps, type NodePortAddresses } from "../../model/node.ts";
 import { sameTexts } from "../../model/service_port.ts";
 
-/** What a {@linkcode Proxier} needs. */
+/** Options of a {@linkcode Proxier}. */
 export interface ProxierOptions<Settings> {
   readonly mode: string;
   readonly family: IpFamily;
@@ -24,11 +24,11 @@ export interface ProxierOptions<Settings> {
   readonly nowMs?: (() => number) | undefined;
   /** Addresses of all interfaces of the node, both families, where the rules name those that serve node ports. Default: they name none. */
   readonly interfaceIps?: () => readonly string[];
-  /** Tables or kinds of objects whose written ones are counted. */
+  /** Tables or kinds of objects of which written ones are counted. */
   readonly kinds: readonly string[];
   /** How often a full sync is repeated because more is refused. Default 1: `findRefused` finds all. */
   readonly rounds?: number;
-  /** Held by each sync. Default: one of this family alone. */
+  /** Mutex that each sync holds. Default: one of this family alone. */
   readonly mutex?: Mutex;
   /** True: drift checks hold the mutex, too, so that what a sync writes is no damage. Default: false. */
   readonly checksAlone?: boolean;
@@ -72,7 +72,7 @@ export abstract class Proxier<Settings, Store> implements FamilyProxier {
   #settings: Settings;
   #nodePortAddresses: NodePortAddresses | undefined;
   #state: ProxyState | null = null;
-  /** Undefined until a full sync succeeded, and after a failure: then what the kernel holds is unknown. */
+  /** Known content of the kernel; undefined until a full sync succeeds, and after a failure. */
   #store: Store | undefined;
   /** Milliseconds by phase of the last sync, in the order in which each was first entered; absent ones took none. */
   #elapsedMs: Record<string, number> = {};
@@ -99,7 +99,7 @@ export abstract class Proxier<Settings, Store> implements FamilyProxier {
     return this.#settings;
   }
 
-  /** True if it is known what the kernel holds. */
+  /** True if the kernel's content is known. */
   protected get isCommitted(): boolean {
     return this.#store !== undefined;
   }
@@ -148,7 +148,7 @@ export abstract class Proxier<Settings, Store> implements FamilyProxier {
     return this.nodePortIps = this.#readNodePortIps(addresses);
   }
 
-  /** True if the addresses that serve node ports are others than those of the last plan. */
+  /** True if the addresses that serve node ports differ from those of the last plan. */
   isOutdated(): boolean {
     const addresses = this.#nodePortAddresses;
     return addresses !== undefined && !sameTexts(this.nodePortIps, this.#readNodePortIps(addresses));
@@ -192,9 +192,9 @@ export abstract class Proxier<Settings, Store> implements FamilyProxier {
   ): Promise<void>;
 
   /**
-   * Writes a change, and each Service in quarantine that is due by itself: one that is refused stays there.
+   * Writes a change, and then each due Service in quarantine by itself: a Service that is refused stays there.
    *
-   * @param attempt writes one of these; resolves to why it is refused, or to null. Default: `write` shows it
+   * @param attempt writes one due Service; resolves to why it is refused, or to null. Default: calls `write`
    */
   protected async writeApart(
     changed: ReadonlySet<NamespacedName>,

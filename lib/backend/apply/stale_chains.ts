@@ -14,7 +14,7 @@ export interface StaleChainsOptions {
   readonly nowMs: () => number;
   /** How long a chain stays after it was flushed. */
   readonly waitMs: number;
-  /** A chain that could not be deleted is tried again so much later. */
+  /** Pause before another try to delete a chain that could not be deleted. */
   readonly retryMs: number;
   /** As `attempt` of {@linkcode isolateRefused}; an {@linkcode ExecError} keeps all of them. */
   readonly remove: (names: readonly string[]) => Promise<Refusal<string> | null>;
@@ -78,7 +78,7 @@ export class StaleChains {
       staying = new Map(refused.map(({ item, problem }) => [item, problem]));
     } catch (error) {
       if (!(error instanceof ExecError)) throw error;
-      // What came before the failure may be gone, which a later try does not mind.
+      // Chains before the failure may already be gone, which does not disturb a later try.
       staying = new Map(due.map((name) => [name, error.message]));
     }
     this.forget(due.filter((name) => !staying.has(name)));

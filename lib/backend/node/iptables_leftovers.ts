@@ -210,7 +210,7 @@ async function hasNoChains(
   }
 }
 
-/** False spares a node with many rules their parsing: asked at every start for modes that left nothing. */
+/** False if a text cannot hold leftovers of the modes: at every start this spares parsing the rules of large nodes. */
 function mayHoldChains(text: string, modes: readonly ModeCleanup[]): boolean {
   return modes.some(({ mode, chains }) =>
     mode === "iptables" ||

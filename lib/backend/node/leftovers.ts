@@ -24,7 +24,7 @@ const CLEANUPS: readonly ModeCleanup[] = [
   USERSPACE_CLEANUP,
 ];
 
-/** Removes what these modes left, as far as it gets, and reports the removals. A second run finds nothing. */
+/** Removes leftovers of these modes, as far as possible, and reports the removals. A second run finds nothing. */
 export async function removeLeftovers(
   modes: readonly CleanupMode[],
   context: CleanupContext,

@@ -40,7 +40,7 @@ export class ProcessWide {
     for (const shared of this.#kept.values()) shared.inForce();
   }
 
-  /** Ends them all. */
+  /** Ends all resources. */
   async end(signal: AbortSignal): Promise<void> {
     await Promise.all([...this.#kept.values()].map((shared) => shared.end(signal)));
   }

@@ -97,7 +97,7 @@ async function runProxyServers(
   });
   if (signals.signal.aborted) return 0;
   if (flags.get("init-only") === true) {
-    // The tools may wait long for a lock that others hold. What is abandoned has only read, or set what it found wanting.
+    // The tools may wait long for others' lock. An abandoned preparation only read, or set what it found wanting.
     const prepared = await Promise.race([prepareNode(planned, null), signals.received]);
     if (prepared !== null) log.info("System initialized and --init-only specified");
     return 0;

@@ -51,7 +51,7 @@ export async function configurationOf(
   return { config, warnings: [...base.warnings, ...remaining], file };
 }
 
-/** With the flags that decide what is wrong with a file. */
+/** Parses a file with the flags that decide which of its problems are errors. */
 async function parseFile(file: ConfigFile, flags: ParsedFlags): Promise<ParsedConfig> {
   // The reader of YAML takes a quarter of the time to start: only a file needs it.
   const { parseConfigFile } = await import("../../config/file/load.ts");

@@ -13,7 +13,7 @@ import type { ParsedFlags } from "./parse_args.ts";
 /** Inputs of a command. */
 export interface Inputs {
   readonly config: KubeProxyConfiguration;
-  /** Files whose content decides: the configuration, manifests, the snapshot, who may ask for metrics. */
+  /** Files that control kproxy: the configuration, manifests, the snapshot, those of clients that may read metrics. */
   readonly files: readonly string[];
 }
 

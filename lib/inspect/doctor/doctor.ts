@@ -48,9 +48,9 @@ export interface ExamineOptions {
   readonly doubts?: readonly string[];
   /** A sentence about the kproxy that runs here; absent: none runs. */
   readonly runsHere?: string;
-  /** What Services do not get of the kproxy that runs here; none without. */
+  /** Unserved destinations of the running kproxy; absent: none runs. */
   readonly unserved?: cluster.UnservedDestinations;
-  /** What says where Services are, if another configuration does. */
+  /** Configuration that names the source of Services, if it is another one. */
   readonly servicesBy?: KubeProxyConfiguration;
   /** True: the command line names the API server, so that Services do not come from a running kproxy. */
   readonly isSourceNamed: boolean;
@@ -103,17 +103,17 @@ type NodeFacts = ReturnType<typeof readNode>;
 
 function readNode(options: ExamineOptions, exec: Exec, signal: AbortSignal) {
   const { config, migrateTo, apiUnasked } = options;
-  // First, because it has the longest row of questions.
+  // First, because it needs the most programs in sequence.
   const mode = handled(modes.readMode(exec, config));
   const variant = handled(modes.readVariant(exec, nodeIps(null, config.bindAddress).primaryFamily));
-  /** The mode that runs here as far as it is known: the one that works, else the configured one. */
+  /** The mode in use, as far as it is known: the one that works, else the configured one. */
   const runs = mode.then(
     (found): ProxyMode => found.kind === "works" ? found.mode : config.mode,
     () => config.mode,
   );
   const isApiAsked = apiUnasked === undefined && usesApiServer(config, options.master);
   const api = handled(isApiAsked ? apiServer.readApi({ ...options, exec, signal }) : Promise.resolve(null));
-  /** Null if it is not known. */
+  /** The own Node; null: unknown. */
   const ownNode = known(api).then((found) => found?.node.status === "fulfilled" ? found.node.value : null);
   return {
     ...options,
@@ -127,7 +127,7 @@ function readNode(options: ExamineOptions, exec: Exec, signal: AbortSignal) {
     kernelChains: handled(kernelChainsOf(exec, variant)),
     api,
     ownNode,
-    /** Why the cluster is known to use IPv6; null if nothing says so. */
+    /** Reason why the cluster is known to use IPv6; null: nothing says so. */
     usesIpv6: ownNode.then((found) => cluster.ipv6Use(found, config)),
     move: handled(
       migrateTo === null ? Promise.resolve(null) : compareServices({ ...options, exec }, migrateTo, runs),
@@ -337,7 +337,7 @@ const CHECKS: readonly Check[] = [
   }],
 ];
 
-/** Null where there is no API server, or one that does not answer, which is a finding of its own. */
+/** Facts of the API server; null if there is none, or it does not answer, which is a finding of its own. */
 async function answered(api: Promise<apiServer.ApiFacts | null>): Promise<apiServer.ApiFacts | null> {
   const found = await known(api);
   const isSilent = found?.version.status === "rejected" && found.node.status === "rejected";

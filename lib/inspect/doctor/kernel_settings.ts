@@ -193,12 +193,12 @@ function checkConnReuse(found: string | null, release: string | null): Finding {
   );
 }
 
-/** The devices, and those of the default routes of both families. */
+/** Network devices, and the names of those with default routes of either family. */
 export async function readLinksAndRoutes(exec: Exec) {
   const [links, ...routes] = await Promise.all([
     readLinks(exec),
     readRoutes(exec, "IPv4"),
-    // Without IPv6 in the kernel the program fails, which says that there is no route.
+    // Without IPv6 in the kernel `ip` fails: there is no route.
     readRoutes(exec, "IPv6").catch(() => []),
   ]);
   const defaults = routes.flat().filter(({ family, network }) => network === DEFAULT_NETWORK[family]);
@@ -219,9 +219,9 @@ function settingOfDevices(
   );
 }
 
-/** Names that are no device, and lo, by which no packet comes from elsewhere. */
+/** Names in the listing that are no devices, and lo, at which no packet arrives from elsewhere. */
 const NO_WAY: readonly string[] = ["all", "default", "lo"];
-/** Devices to which the node itself sends packets; none that comes in by them would be forwarded. */
+/** Devices for the node's own addresses; packets that arrive by them are never forwarded. */
 const OWN_DEVICES: readonly string[] = ["kube-ipvs0", "kube-dummy-if", "nodelocaldns", "dummy0"];
 
 /**
@@ -294,7 +294,7 @@ const OVERHEAD_BYTES: Readonly<Record<string, number>> = {
   wireguard: 60,
 };
 
-/** A tunnel adds a header, so what goes into it must be so much smaller than what leaves the node. */
+/** Checks MTUs: a tunnel adds a header, so its MTU must be smaller than the uplink's by as much. */
 export function checkMtu(
   { links, uplinks }: Awaited<ReturnType<typeof readLinksAndRoutes>>,
 ): readonly Finding[] {

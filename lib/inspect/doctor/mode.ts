@@ -80,7 +80,7 @@ async function readIpvs({ exec, config, sysctls }: ModeContext): Promise<Prepare
   return { proxiers: [], refused, reconfigure: () => [] };
 }
 
-/** Takes every change of a setting for done. */
+/** Sysctls that report every change as done, and write none. */
 function unwritten(sysctls: NodeSysctls): NodeSysctls {
   const change: NodeSysctls["change"] = (changes) =>
     Promise.resolve(changes.map(({ value }) => ({ kind: "unchanged", found: value })));
@@ -150,8 +150,8 @@ const PERMISSIONS: readonly (readonly [Deno.PermissionDescriptor, otherwise: str
 ];
 
 /**
- * The user, null where the runtime may not say; and flags of the runtime that it was not started with, e.g. `--allow-sys=hostname`, with
- * what does not work without. Nothing is asked of a user, and nothing is used.
+ * The user, null where the runtime may not say; and permission flags that the runtime was started without, e.g.
+ * `--allow-sys=hostname`, with what fails without each. It prompts for no permission, and tries none.
  */
 export function readRights() {
   const isGranted = (permission: Deno.PermissionDescriptor): boolean => {
@@ -194,14 +194,14 @@ export function checkRights(
   return findings;
 }
 
-/** Null: iptables does not work here at all. */
+/** Facts of {@linkcode readVariant}; null: iptables does not work here at all. */
 export type VariantFact = Awaited<ReturnType<typeof readVariant>>;
 
 const VARIANTS: readonly IptablesVariant[] = ["nft", "legacy"];
 
-/** The variant of this node, and what of iptables is in the other one, or hidden. */
+/** The node's iptables variant, service-proxy chains in the other one, and variants with hidden rules. */
 export async function readVariant(exec: Exec, primaryFamily: IpFamily) {
-  // What may be hidden shows in the lists that the choice goes by: asked for all at once, they are there when it needs them.
+  // Probes for hidden rules run the same listings as the choice: started together, each listing runs once.
   const [chosen, text, ...hidden] = await Promise.all([
     chooseIptablesVariant(exec, primaryFamily).catch((error) => {
       if (error instanceof UnsupportedError) return null;
@@ -217,16 +217,16 @@ export async function readVariant(exec: Exec, primaryFamily: IpFamily) {
   const holds = await Promise.all(FAMILIES.map((family) => holdsProxyRules(exec, family, other)));
   return {
     chosen,
-    /** Of the program `iptables`; null if it does not say. */
+    /** Version of the program `iptables`; null if it prints none. */
     systemDefault: parseIptablesVersion(text),
-    /** Families for which the variant that is not chosen holds a service proxy's chains. */
+    /** Families whose service-proxy chains are in the variant that is not chosen. */
     otherHolds: FAMILIES.filter((_family, index) => holds[index] === true),
-    /** Variants that may have rules which this process may not see. */
+    /** Variants whose rules this process may be unable to see. */
     unseen: VARIANTS.filter((_variant, index) => hidden[index] === true),
   };
 }
 
-/** @param mode the one that runs here */
+/** @param mode the mode in use */
 export function checkVariant(fact: VariantFact, mode: ProxyMode): readonly Finding[] {
   const check = "iptables variant";
   // The check of the mode reports that iptables does not work, if it matters.

@@ -363,14 +363,14 @@ function signsOf(
   return [...new Set([...tables, ...chains, ...devices])];
 }
 
-/** What other modes left, in words, e.g. `3 tables of nft`: by the dry run of a cleanup. @param runs the mode that runs here */
+/** Leftovers of other modes in words, e.g. `3 tables of nft`, by a dry run of cleanup. @param runs the mode in use */
 export async function readLeftovers(
   exec: Exec,
   { ipvs }: KubeProxyConfiguration,
   runs: ProxyMode,
 ) {
-  // Where iptables writes the rules that are in force, looking for chains of others would read all of them, which takes seconds on a
-  // large node; tables of nftables are looked for there.
+  // Modes that use iptables themselves would read all their rules to find other modes' chains, which takes seconds on a
+  // large node: there only tables of nftables are looked for.
   const isLarge = runs === "iptables" || runs === "ipvs" || runs === "auto";
   const modes: readonly CleanupMode[] = isLarge
     ? ["nftables"]

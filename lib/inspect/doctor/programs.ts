@@ -50,13 +50,13 @@ const PROGRAMS: readonly Program[] = [
   },
 ];
 
-/** @param running the modes that must work here */
+/** Checks all programs. @param running the modes that must work here */
 export async function checkPrograms(
   exec: Exec,
   running: Promise<readonly ProxyMode[]>,
 ): Promise<readonly Finding[]> {
   return await Promise.all(
-    // One that hangs costs only its own line.
+    // A program that hangs costs only its own line.
     PROGRAMS.map((program) => checkProgram(exec, program, running).catch((error) => unknown(CHECK, error))),
   );
 }
@@ -77,7 +77,7 @@ async function checkProgram(
   };
   const install = `apt-get install ${packageName} (or your system's package with that program)`;
   try {
-    // Some print it with a status, or among their errors: ipvsadm where the kernel has no IPVS.
+    // Some print the version with a status, or on stderr: ipvsadm where the kernel has no IPVS.
     const { code, stdout, stderr } = await exec.run([name, versionFlag]);
     const [version] = code === 0 ? /\d+(?:\.\d+)+/.exec(`${stdout}\n${stderr}`) ?? [] : [];
     if (version === undefined) return ok(CHECK, `${name} is there and tells no version`);
@@ -87,7 +87,7 @@ async function checkProgram(
   } catch (error) {
     if (!(error instanceof ExecError && error.isMissing())) throw error;
     const { NotCapable, PermissionDenied } = Deno.errors;
-    // The runtime does not let kproxy start it.
+    // The runtime does not let kproxy start the program.
     const isForbidden = error.cause instanceof NotCapable || error.cause instanceof PermissionDenied;
     return isForbidden
       ? await lacking(`${name} may not be started`, `give kproxy --allow-run=${name}`)

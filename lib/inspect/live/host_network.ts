@@ -22,7 +22,7 @@ import {
 import type { HostState } from "../../sim/packet_walk.ts";
 import type { LiveProblem } from "./live.ts";
 
-/** What was read of a machine. What is null could not be. */
+/** Network state of a machine; null: it could not be read. */
 export interface HostNetwork {
   readonly addresses: readonly DeviceAddress[] | null;
   readonly down: ReadonlySet<string>;

@@ -121,7 +121,7 @@ function portOf(
   return [portalKey(protocol, splitHostPort(translatedTo)[1])];
 }
 
-/** What is unknown of the packet's desired path, where proxy ports are unknown. */
+/** Doubts about the packet's desired path if proxy ports are unknown. */
 export function unknownPorts(
   portals: KnownPortals | string | null,
   desired: DesiredInput | null,

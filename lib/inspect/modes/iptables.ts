@@ -22,7 +22,7 @@ function iptablesPlan(input: DesiredInput, family: IpFamily): IptablesPlan {
   return planIptables(stateOf(input, family), "all", {
     ...options,
     nodePortIps: matchingNodeIps(options.nodePortAddresses, hostAddresses(input, options.nodeIp)),
-    // On the node the sysctl decides, which the same setting makes kproxy write.
+    // On the node the sysctl decides; kproxy writes it by this setting.
     dropInvalid: !(machine.tcpBeLiberal ?? config.conntrack.tcpBeLiberal),
     nfacct: machine.nfacct,
   });

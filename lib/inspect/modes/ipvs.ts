@@ -41,7 +41,7 @@ function ipvsOptions(input: DesiredInput, family: IpFamily): IpvsOptions {
     ...options,
     hostIps: own,
     nodePortIps: nodePortIps(options.nodePortAddresses, own),
-    // The machine this runs on says nothing about the node's kernel.
+    // The kernel here is not the node's.
     schedulers: [],
   };
 }

@@ -56,7 +56,7 @@ const SHOWN_CHILD = ["kproxy", "selftest", "agent"];
 const SERVER_LIMIT_MS = 20_000;
 /** A SYN is sent again after one second, three and seven; a loaded machine may stand still for some more. */
 const ANSWER_LIMIT_MS = 10_000;
-/** A packet that is dropped is sent again after a second, and dropped again. */
+/** Time without an answer that counts as dropped: the packet is repeated after a second. */
 const SILENCE_LIMIT_MS = 1_500;
 
 /** A test that was ended early; its namespaces are removed, except those in `left`. */

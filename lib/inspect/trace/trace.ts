@@ -81,7 +81,7 @@ export interface TraceInput {
   readonly unsure?: readonly string[];
 }
 
-/** Desired rules are walked on a sound node: nothing but rules stops a packet there. */
+/** A sound node for the desired rules: nothing but rules stops a packet. */
 function healthy(hostState: HostState): HostState {
   const { nodeAddresses, affinity, nowSeconds, isBridged, addressOf } = hostState;
   return {

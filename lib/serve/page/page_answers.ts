@@ -14,7 +14,7 @@ import { SERVICE_PATH, SERVICES_PATH, TRACE_PATH } from "./page_document.ts";
 import type { Held, PageFacts, Questions } from "./page_document.ts";
 import { rowPieces, serviceNames } from "./service_rows.ts";
 
-/** No name, address or port is longer. */
+/** Most characters of a parameter: no name, address or port is longer. */
 const LONGEST_WORD = 600;
 /** Most requests that may wait; further ones are refused. */
 const MOST_WAITING = 8;
@@ -26,9 +26,9 @@ export function pageAnswers(
   page: PageFacts,
 ): ReadonlyMap<string, Handler> {
   const { record } = proxy;
-  // Of this proxy server; generations start again with the next one.
+  // Identifies this proxy server: the generations of the next one start anew.
   const id = `${Deno.pid}-${Math.round(server.servingSinceMs)}`;
-  /** Of what the page shows; another one whenever Services may look different. */
+  /** Version of the page's data; it changes whenever Services may look different. */
   const version = (): string => `${id}:${record.generation}`;
   const rowsPace = new Pace();
   const pace = new Pace({ mostWaiting: MOST_WAITING });
@@ -61,7 +61,7 @@ export function pageAnswers(
   const service: Handler = async (request, _peer, stopping) => {
     const name = queryOf(request).get("name") ?? "";
     if (name.length > LONGEST_WORD) return problemAnswer(400, "the name is too long");
-    // What is not served may change without a sync.
+    // Destinations that are not served may change without a sync.
     const unserved = proxy.unserved().reduce((sum, [, { size }]) => sum + size, 0);
     const tag = `"${version()}:${unserved}"`;
     if (request.headers.get("if-none-match") === tag) return unchangedAnswer(tag);

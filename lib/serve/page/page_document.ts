@@ -32,7 +32,7 @@ export type ServiceRow = readonly [
   addresses: readonly string[],
   /** `http 80/TCP, 53/UDP :30053`. */
   ports: string,
-  /** How many endpoints get traffic on this node, and how many there are: of the port and family with the fewest in use. */
+  /** Endpoints that get traffic on this node, and all endpoints: of the port and family with the fewest in use. */
   used: number,
   total: number,
   /** Problem of the Service; `""` if there is none. */
@@ -55,7 +55,7 @@ export interface Held {
   /** The configuration in force, of that mode. */
   readonly config: KubeProxyConfiguration;
   readonly nodeName: string;
-  /** Null if there is no Node of that name. */
+  /** The node's own Node; null if there is none of its name. */
   readonly node: NodeObject | null;
   /** Networks of ServiceCIDRs. */
   readonly serviceCidrs: readonly string[];

@@ -36,7 +36,7 @@ export interface PageFile {
   readonly text: string;
 }
 
-/** A browser knows no packages without an import map, and that would have to stand in the page itself: they are files beside the others. */
+/** Replaces package names by file names: browsers need an import map for packages, which would have to be inline. */
 function withFileNames(module: string): string {
   return module.replace(
     /(\bfrom\s*|\bimport\s*)"(?:preact\/)?(htm|hooks|preact|uplot)"/g,

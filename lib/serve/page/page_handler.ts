@@ -11,7 +11,7 @@ import { FILES_PATH, PAGE_PATH, SERVICE_PATH, SERVICES_PATH, TRACE_PATH } from "
 import type { PageFacts } from "./page_document.ts";
 import type { PageFile } from "./page_files.ts";
 
-/** Only content of this server; whatever a name or a message says, it is no script. */
+/** Allows content of this server only; text of names and messages never runs as a script. */
 const CONTENT_SECURITY_POLICY = [
   "default-src 'none'",
   "script-src 'self'",
@@ -31,7 +31,7 @@ const HEADERS: Readonly<Record<string, string>> = {
   "referrer-policy": "no-referrer",
   "x-content-type-options": "nosniff",
   "x-frame-options": "DENY",
-  // Requested each time, and answered in a few bytes if it is the same.
+  // Browsers revalidate it each time, and get a few bytes if it is unchanged.
   "cache-control": "no-cache",
 };
 

@@ -49,7 +49,7 @@ export interface ProxyFacts {
   /** Address of the API server as the command line gives it; `""` if it does not. */
   readonly master: string;
   readonly refusedSettings: StatusDocument["refusedSettings"];
-  /** Null if the configuration is not followed. */
+  /** Record of configuration reloads; null if the file is not watched. */
   readonly reloads:
     | { readonly state: { failures: number; isInForce: boolean; lastSuccessMs: number } }
     | null;
@@ -73,7 +73,7 @@ export interface ServerFacts {
   readonly startMs: number;
   readonly servingSinceMs: number;
   readonly listening: () => StatusDocument["listening"];
-  /** Milliseconds since the epoch. */
+  /** Wall clock, in milliseconds since the epoch. */
   readonly nowMs: () => number;
 }
 

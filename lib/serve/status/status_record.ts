@@ -25,9 +25,9 @@ const DRIFTS = 20;
 /** Limit for a list that may hold thousands of Services. */
 const SHOWN_QUARANTINED = 100;
 
-/** What one family has in quarantine. */
+/** Services in quarantine of one family. */
 interface FamilyQuarantine {
-  /** As a sync reported it: the same list again says nothing new. */
+  /** The list that a sync reported: the same object again means no change. */
   readonly list: readonly QuarantinedService[];
   readonly services: ReadonlyMap<NamespacedName, { readonly problem: string; readonly sinceMs: number }>;
 }
@@ -147,7 +147,7 @@ export class StatusRecord {
   }
 }
 
-/** The Services that a sync looked at: those that changed, and those that were tried again and are out of quarantine. */
+/** The Services that a sync covered: the changed ones, and those that left quarantine after another try. */
 function withReleased(
   changed: readonly NamespacedName[],
   before: FamilyQuarantine | undefined,

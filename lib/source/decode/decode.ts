@@ -273,13 +273,13 @@ const KINDS: Readonly<Record<keyof ReadModels, { apiVersion: string; decode: Dec
 };
 type Decoder = (raw: unknown, options: DecodeOptions) => ApiObject[];
 
-/** The version of the API that objects of a kind are of. */
+/** The `apiVersion` of a kind. */
 export function apiVersionOf(kind: keyof ReadModels): string {
   return KINDS[kind].apiVersion;
 }
 
 /**
- * Decodes an object that is known to be of a kind.
+ * Decodes an object whose kind is known.
  *
  * @throws {DecodeError} naming the first field that cannot be read
  */

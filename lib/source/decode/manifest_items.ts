@@ -32,7 +32,7 @@ export interface ManifestItem {
   readonly document: number;
   /** The decoded objects; empty if refused. */
   readonly objects: readonly ApiObject[];
-  /** Why kube-proxy's selectors would keep it from the proxy, if they would. */
+  /** Reason why kube-proxy's selectors exclude the object; absent: they do not. */
   readonly exclusion?: string;
   /** Reason of the refusal. */
   readonly refusal?: string;

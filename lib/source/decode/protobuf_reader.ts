@@ -349,7 +349,7 @@ const SERVICE_CIDR = message<V1ServiceCIDR>({
 });
 
 const STATUS_DETAILS = message<V1StatusDetails>({ 5: ["retryAfterSeconds", "number"] });
-/** What a server says instead of what it was asked for. */
+/** Status with which a server refuses a request. */
 export const STATUS: Message<V1Status> = message<V1Status>({
   3: ["message", "text"],
   4: ["reason", "text"],
@@ -357,7 +357,7 @@ export const STATUS: Message<V1Status> = message<V1Status>({
   6: ["code", "number"],
 });
 
-/** By kind. */
+/** Message tables by kind. */
 export const KIND_MESSAGES: { readonly [Kind in keyof WatchedModels]: Message<WatchedModels[Kind]> } = {
   Service: SERVICE,
   EndpointSlice: ENDPOINT_SLICE,

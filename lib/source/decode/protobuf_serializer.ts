@@ -94,7 +94,7 @@ function openEnvelope(bytes: Uint8Array): Required<TypeMeta> & { readonly bytes:
   return { kind, apiVersion, bytes: raw instanceof Uint8Array ? raw : EMPTY };
 }
 
-/** What a refusal says; why it is none, if it is no Status. */
+/** The Status of a refusal; if it is no Status, one with the reason as its message. */
 export function readProtobufStatus(bytes: Uint8Array): Raw<V1Status> {
   try {
     const { kind, bytes: content } = openEnvelope(bytes);
@@ -116,9 +116,9 @@ export class ProtobufEventReader {
   }
 
   /**
-   * Reads each of the events that are complete with this piece, as its JSON would be; throws a {@linkcode DecodeError} if it is none.
+   * Readers of the events that this piece completes; each yields it as JSON would, or throws a {@linkcode DecodeError}.
    *
-   * @throws {DecodeError} if one is announced to be longer than `maxBytes`
+   * @throws {DecodeError} if an event's announced length exceeds `maxBytes`
    */
   push(piece: Uint8Array, maxBytes: number): (() => { readonly type: string; readonly object: unknown })[] {
     const isWhole = this.#rest.length === 0;

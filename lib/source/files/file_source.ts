@@ -32,7 +32,7 @@ export interface FileSourceOptions {
   readonly log: Logger;
   /** How long files must be quiet before they are read. @default {30} */
   readonly debounceMs?: number;
-  /** How often files are looked at; more than three less often, at least every 5 s. @default {50} */
+  /** Interval between checks of the files; longer for more than three, at most 5 s. @default {50} */
   readonly pollMs?: number;
   /** How long a file that had objects may be empty before that is believed: many tools truncate, then write. @default {1000} */
   readonly emptyGraceMs?: number;
@@ -48,16 +48,16 @@ export interface FileSourceOptions {
 }
 
 interface ReadFile {
-  /** As it was found. */
+  /** The file as it was listed. */
   readonly file: FoundFile;
-  /** When reading it began, in milliseconds since the epoch. */
+  /** Time when reading began, in milliseconds since the epoch. */
   readonly readMs: number;
-  /** Undefined if it could not be read, or is broken and so not kept. */
+  /** Content of the file; undefined if it could not be read, or is broken and so not kept. */
   readonly text: string | undefined;
 }
 
 interface KnownFile extends ReadFile {
-  /** Of the last content that was not broken. */
+  /** Manifest of the last content that was not broken. */
   readonly manifest: Manifest | undefined;
   /** Since when (milliseconds, monotonic) it has been empty, as long as its former objects stay. */
   readonly emptySinceMs?: number;
@@ -66,9 +66,9 @@ interface KnownFile extends ReadFile {
 /** A file that is being read. */
 interface Reading {
   readonly read: ReadFile;
-  /** Its file is gone, or may not be read any more. */
+  /** Aborts if the file is gone, or may not be read any more. */
   readonly end: AbortController;
-  /** What its text says, or why it cannot be read; null once `end` aborts. */
+  /** The manifest, or why the file cannot be read; null once `end` aborts. */
   readonly done: Promise<Manifest | string | null>;
   isDone: boolean;
 }
@@ -77,14 +77,14 @@ interface Reading {
 const TURN_MS = 5;
 /** How long other files wait for one that is being read. */
 const SHORT_MS = 200;
-/** A file that takes longer is named in the log. */
+/** Reading time after which a file is named in the log. */
 const LONG_MS = 5_000;
 
-/** Files that never are quiet are read after so many debounce times. */
+/** Debounce times after which files are read even if they still change. */
 const MAX_DEBOUNCES = 10;
-/** To look at a file takes some 40 µs: a third of a percent of a processor is enough. */
+/** Checking a file takes some 40 µs: a third of a percent of a processor is enough. */
 const REST_MS_PER_FILE = 15;
-/** A machine on which looking takes long, however little there is to do, looks less often. */
+/** Rest between checks as a multiple of the quickest one: a slow machine checks less often, however few files. */
 const REST_PER_LOOK = 30;
 const MAX_REST_MS = 5_000;
 
@@ -124,7 +124,7 @@ export class FileSource implements Source {
     await this.#takeStdin(paths, signal);
     if (signal.aborted) return;
     await this.#look(paths);
-    // What is there is known only when every file is.
+    // The set of objects is complete only when every file is read.
     await this.#untilRead();
     if (signal.aborted) return;
     await this.#takeReadings();
@@ -162,7 +162,7 @@ export class FileSource implements Source {
     toEnd(this.#setting(stdinFile(index), readManifest(text)));
   }
 
-  /** Reads what changed, puts into force what has been read, and forgets what is gone. */
+  /** Reads changed files, puts those that have been read into force, and forgets files that are gone. */
   async #look(paths: readonly ManifestPath[]): Promise<void> {
     const { files, gone } = await this.#quietFiles(paths);
     this.#noteGone(paths, gone);
@@ -184,14 +184,14 @@ export class FileSource implements Source {
     this.#readings.delete(order);
   }
 
-  /** What is being written is not read half, and what is written together is taken together. */
+  /** Lists the files once all are quiet: none is read half-written, and files written together are read together. */
   async #quietFiles(paths: readonly ManifestPath[]): Promise<FoundFiles> {
     const { debounceMs = 30 } = this.#options;
     for (let rounds = 0;; rounds++) {
       const startMs = performance.now();
       const found = await listFiles(paths);
       this.#shortestLookMs = Math.min(this.#shortestLookMs, performance.now() - startMs);
-      // A server of files may have another clock.
+      // A file server may have another clock.
       const quietMs = Math.abs(Date.now() - found.writtenMs);
       if (quietMs >= debounceMs || rounds === MAX_DEBOUNCES || this.#end.aborted) return found;
       await systemClock.sleep(debounceMs - quietMs, this.#end);
@@ -200,7 +200,7 @@ export class FileSource implements Source {
 
   #isChanged(file: FoundFile): boolean {
     const { order, signature, problem, settledMs } = file;
-    // One that changes meanwhile is read again afterwards, so that one that changes all the time comes to its end, too.
+    // A file that changes while it is read is read again afterwards, so that one that always changes is taken, too.
     if (problem === null && this.#readings.has(order)) return false;
     const known = this.#known.get(order);
     return known === undefined || known.file.signature !== signature || known.emptySinceMs !== undefined ||
@@ -253,12 +253,12 @@ export class FileSource implements Source {
       const steps = readingOf(text, { json: isJson(file), previous });
       return await readInTurns(file.path, steps, this.#options.log, signal);
     } catch (error) {
-      // Whatever is in the text, such as one that is too long or too deep for the runtime: the other files go on.
+      // Whatever the text holds, even if it is too long or too deep for the runtime: other files are not affected.
       return signal.aborted ? null : reasonOf(error);
     }
   }
 
-  /** Puts into force what has been read. */
+  /** Puts files that have been read into force. */
   async #takeReadings(): Promise<void> {
     for (const [order, { read, done, isDone }] of this.#readings) {
       if (!isDone) continue;
@@ -277,7 +277,7 @@ export class FileSource implements Source {
     }
   }
 
-  /** What a file of this name held before stays in force. */
+  /** Reports a file that cannot be read; the former content of the name stays in force. */
   #refuse(read: ReadFile, reason: string): void {
     const { file } = read;
     this.#known.set(file.order, { ...read, manifest: this.#known.get(file.order)?.manifest });

@@ -50,19 +50,19 @@ async function statAtStart(path: string): Promise<Deno.FileInfo | undefined> {
   }
 }
 
-/** Something that has the name of a manifest. */
+/** A directory entry, of any file type, with the name of a manifest. */
 export interface FoundFile extends ManifestFile {
   /** Device and inode: the same for every name of one file. */
   readonly inode: string;
   /** Differs if the content may differ. */
   readonly signature: string;
-  /** Why it is not read, e.g. `is a FIFO`; null if it may be. */
+  /** Why it must not be read, e.g. `is a FIFO`; null if it may be. */
   readonly problem: string | null;
-  /** When it was last written, in milliseconds since the epoch. */
+  /** Time of the last change, in milliseconds since the epoch. */
   readonly writtenMs: number;
   /**
-   * Of what is read from then on (milliseconds since the epoch) every later change gives another signature: the runtime knows the time
-   * of a change in whole seconds (Deno 2.9.6).
+   * For content read from this time on (milliseconds since the epoch) every later change alters the signature: the
+   * runtime gives the time of a change in whole seconds (Deno 2.9.6).
    */
   readonly settledMs: number;
 }
@@ -71,9 +71,9 @@ export interface FoundFile extends ManifestFile {
 export interface FoundFiles {
   /** In order of precedence, each file once however many paths lead to it. */
   readonly files: readonly FoundFile[];
-  /** Numbers of the folders that are no longer there. */
+  /** Indices of the paths whose folders no longer exist. */
   readonly gone: readonly number[];
-  /** When a file or a folder was last written, in milliseconds since the epoch. */
+  /** Latest change of any file or folder, in milliseconds since the epoch. */
   readonly writtenMs: number;
 }
 
@@ -127,14 +127,14 @@ async function listPath({ path, kind }: ManifestPath, prefix: string): Promise<F
   return files.filter((file) => file !== undefined).sort((one, other) => one.order < other.order ? -1 : 1);
 }
 
-/** A name must stay one word in a line of the log, and lead to the file. */
+/** Why a file is refused by its name: it must stay one word in the log, and lead to the file. */
 function nameProblem(name: string): string | null {
   if (/\p{Cc}/u.test(name)) return "has a control character in its name";
   // The character that replaces bytes that are no UTF-8: a path with it leads to no file.
   return name.includes("\uFFFD") ? "has a name that is not UTF-8" : null;
 }
 
-/** Undefined if there is no such file. */
+/** Describes a file; undefined if there is none. */
 async function describeFile(
   path: string,
   order: string,

@@ -43,7 +43,7 @@ interface PlacedItem {
 }
 
 interface Candidate extends PlacedItem {
-  /** That another file comes first was reported. */
+  /** True once it was reported that another file has precedence. */
   isReported: boolean;
 }
 
@@ -56,7 +56,7 @@ interface FileContent {
 
 const NO_CONTENT: FileContent = { byKey: new Map(), reported: new Map(), foreignKinds: new Set() };
 
-/** Some milliseconds of work. */
+/** Objects per step: some milliseconds of work. */
 const OBJECTS_PER_STEP = 500;
 
 const LAST_GOOD = "the last good version stays in force";
@@ -90,7 +90,7 @@ export class ManifestStore {
     yield* this.#replaceCandidates(file, former.byKey, byKey);
   }
 
-  /** Notes that a file cannot be read, and `where`; its former content stays. */
+  /** Reports that a file cannot be read, at the place `where`; its former content stays. */
   unreadable(file: ManifestFile, message: string, where: string = file.path): void {
     const former = this.#files.get(file.order) ?? NO_CONTENT;
     const reported = this.#report([{ where, object: file.path, message }], former);

@@ -34,7 +34,7 @@ const LOOK_MS = 1_000;
 
 /** Kind of trouble that an error means. */
 interface Fault {
-  /** {@linkcode CONNECTION} or {@linkcode CREDENTIALS} of all requests, or the path of the only one that suffers. */
+  /** {@linkcode CONNECTION} or {@linkcode CREDENTIALS} for all requests, or the path of the only affected one. */
   readonly key: string;
   readonly message: string;
   /** Message when the trouble is over. */
@@ -115,7 +115,7 @@ export class KubeConnection {
    * succeeded or, if it was one of credentials, there are others now.
    */
   async wait(path: string, ms: number, error: unknown, signal: AbortSignal): Promise<void> {
-    // An authority or a client certificate that one side knows only is no connection, too.
+    // A certificate or an authority that only one side accepts looks like a lost connection, too.
     const isOfAll = this.#fault(path, error).key !== path;
     const over = new AbortController();
     const recovery = isOfAll || isCommon(error) ? [this.#recovery.signal] : [];
@@ -163,10 +163,10 @@ export class KubeConnection {
   }
 }
 
-/** True if a success of another request says that this failure of one may be over. */
+/** True if a success of another request means that this failure may be over, too. */
 function isCommon(error: unknown): boolean {
   if (!(error instanceof RefusalError)) return true;
-  // A server that says when to come again means it, and versions that expire are of one kind of objects.
+  // A server's Retry-After is obeyed, and expired versions concern one kind of objects only.
   return error.status >= 500 && error.retryAfterSeconds === 0 && !(error instanceof ExpiredError);
 }
 

@@ -107,7 +107,7 @@ export interface WatchedResource {
   readonly path: string;
   /** Selectors to try in order; the next one is used when the server refuses one (400). */
   readonly selectors: readonly Selector[];
-  /** How many times as long as that of another one a watch of it may be silent before it is opened once more. @default {1} */
+  /** How many times as long as other watches a watch of it may be silent before it is opened once more. @default {1} */
   readonly patience?: number;
 }
 
@@ -136,8 +136,8 @@ export const ENDPOINT_SLICES: WatchedResource = {
 };
 
 /**
- * They hardly ever change, some servers send no bookmarks of what does not, and readiness does not ask for them, as it does for the Node:
- * their connection need not be looked after as often as the others'.
+ * ServiceCIDRs hardly ever change, some servers send no bookmarks of unchanged kinds, and readiness does not depend on
+ * them, as it does on the Node: their connection need not be checked as often as the others'.
  */
 const CIDR_PATIENCE = 4;
 

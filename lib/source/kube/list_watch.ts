@@ -60,7 +60,7 @@ export interface StreamedList {
 }
 
 const PAGE_SIZE = 500;
-/** More would be 5,000,000 objects: a server that goes on for ever. */
+/** Most pages of a list: more would be 5,000,000 objects, from a server that goes on for ever. */
 const MAX_PAGES = 10_000;
 
 /** Lists and watches one resource. */
@@ -117,7 +117,7 @@ export class ListWatch {
     const limits = { idleMs: times.answerMs, wholeMs: times.pageMs };
     using idle = new IdleLimit(limits, client.server, signal, clock);
     try {
-      // No waiting in the middle of a list.
+      // Further pages of a list do not wait for the rate limit.
       const answer = await this.#get(query, idle, paced && token === "");
       return await readPage(answer, resource, idle, take);
     } catch (error) {
@@ -154,7 +154,7 @@ export class ListWatch {
       signal,
     );
     idle.changeTo({
-      // The list of another kind may set it meanwhile.
+      // The list of another kind may set `streamsLists` meanwhile.
       get idleMs(): number {
         return connection.streamsLists ? times.answerMs : times.streamMs;
       },

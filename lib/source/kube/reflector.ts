@@ -204,7 +204,7 @@ export class Reflector {
     await connection.wait(resource.path, waitMs, error, signal);
   }
 
-  /** The connection would log this as trouble that comes and goes, as each list in between is good. */
+  /** Logs an expired version. The connection would log trouble on and off, as each list in between succeeds. */
   #logExpired({ message }: ExpiredError, waitMs: number): void {
     const { log, resource } = this.#options;
     const values = { resource: resource.path, retryMs: waitMs, reason: message };
@@ -236,7 +236,7 @@ export class Reflector {
     return isForbidden;
   }
 
-  /** Version of the oldest list that will do. */
+  /** Version of the oldest list that is acceptable; `""`: the newest. */
   #oldestList(): string {
     if (this.#isSeenGone) return "";
     return this.#seen === "" ? "0" : this.#seen;
@@ -312,7 +312,7 @@ export class Reflector {
     if (livedMs() < times.watchMs) await clock.sleep(times.backoffInitialMs * random(), signal);
   }
 
-  /** Load balancers on the path may cut off a watch that is silent for some time: ordinary as long as it can be opened again. */
+  /** Waits after a cut-off watch. Load balancers cut silent ones: ordinary as long as it can be opened again. */
   async #cutOff(error: unknown, signal: AbortSignal): Promise<void> {
     const { clock, resource, log } = this.#options;
     this.#backoff.watched();
@@ -321,7 +321,7 @@ export class Reflector {
     await clock.sleep(waitMs, signal);
   }
 
-  /** A watch of what comes after the newest version. */
+  /** Opens a watch from the newest known version on. */
   async #openWatch(signal: AbortSignal): Promise<AsyncGenerator<WatchBatch>> {
     const { connection, resource, handler } = this.#options;
     const events = await this.#listWatch.watch({ version: this.#version, paced: true }, signal);
@@ -330,7 +330,7 @@ export class Reflector {
     return events;
   }
 
-  /** A watch that begins with a list. */
+  /** Opens a watch that begins with a list. */
   async #openStream(signal: AbortSignal): Promise<AsyncGenerator<WatchBatch>> {
     // A first stream, without a version, costs the server no more than a later one, unlike a list, and does not wait.
     const asked = { version: this.#isSeenGone ? "" : this.#seen, paced: this.#synced };

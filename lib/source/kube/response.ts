@@ -255,10 +255,10 @@ function failing(message: string): TransformStream<Bytes, Bytes> {
 
 /** Times of an {@linkcode IdleLimit}, in milliseconds; looked up whenever a time has passed. */
 export interface IdleTimes {
-  /** Longest silence: without a sign of life for so long it is over. */
+  /** Longest silence: without a sign of life for so long the wait ends. */
   readonly idleMs: number;
   /**
-   * After so long it is over, whatever arrived: a server that sends a byte now and then must not keep us for ever.
+   * Limit of the whole answer, whatever arrives: a server that sends a byte now and then must not hold us for ever.
    * @default {Infinity}
    */
   readonly wholeMs?: number;
@@ -267,7 +267,7 @@ export interface IdleTimes {
 /** Aborts its signal when nothing was noted for a time, or together with the signal it was given. */
 export class IdleLimit implements Disposable {
   readonly signal: AbortSignal;
-  /** Why the signal was aborted, if that was for silence: what a cut-off request throws may not say so. */
+  /** Error if the signal was aborted for silence: the error of a cut-off request may not say so. */
   error: Error | undefined;
   readonly #from: string;
   readonly #clock: Clock;
@@ -275,7 +275,7 @@ export class IdleLimit implements Disposable {
   #counting = new AbortController();
   #heardMs = 0;
 
-  /** `from` names what is silent, for the error. */
+  /** `from` names the sender in the error. */
   constructor(times: IdleTimes, from: string, outer: AbortSignal, clock: Clock = systemClock) {
     this.signal = AbortSignal.any([outer, this.#end.signal]);
     this.#from = from;
@@ -288,7 +288,7 @@ export class IdleLimit implements Disposable {
     this.#heardMs = this.#clock.nowMs();
   };
 
-  /** From now on these times count, as if it had begun now. */
+  /** Replaces the times, and counts from now on. */
   changeTo(times: IdleTimes): void {
     this.#counting.abort();
     this.#counting = new AbortController();
@@ -301,7 +301,7 @@ export class IdleLimit implements Disposable {
     this.#end.abort();
   }
 
-  /** One wait from sign to sign: a timer for each piece of a long answer would cost more than the piece. */
+  /** Waits with one timer at a time: a timer for each piece of a long answer would cost more than the piece. */
   async #expire(times: IdleTimes, signal: AbortSignal): Promise<void> {
     const startMs = this.#clock.nowMs();
     while (!signal.aborted) {

@@ -1,6 +1,6 @@
 /**
- * The forms in which an API server answers, how each is read, and what is checked of lists, events and refusals. Which form it is, is what
- * the answer says, not what was asked for.
+ * Serializations of API server answers, their readers, and the checks of lists, events and refusals. The content type
+ * of the answer decides, not the one that was requested.
  *
  * @module
  */
@@ -32,25 +32,25 @@ import {
 /** Events that arrived together. Each is read when it is taken, so those before a fault count. */
 export type WatchBatch = Iterable<WatchEvent>;
 
-/** How answers of one form are read. */
+/** Reader of answers in one serialization. */
 interface Serializer {
   readonly newListReader: (type: ObjectType) => ListReader;
   readonly newEventReader: (type: ObjectType) => EventReader;
-  /** What a refusal says; an empty Status if it is none. */
+  /** The Status of a refusal; an empty one if it is none. */
   readonly readStatus: (bytes: Uint8Array) => Raw<V1Status>;
 }
 
-/** Takes the pieces of a list. */
+/** Reads a list from its pieces. */
 interface ListReader {
-  /** The objects that are complete with this piece, as far as they are not left to the end, those together that stand together. */
+  /** Objects that this piece completes, consecutive ones together, as far as they are not left to the end. */
   push(piece: Uint8Array): Iterable<readonly unknown[]>;
-  /** What the list says of itself, and its other objects, each read when it is taken; undefined: it has no field for them. */
+  /** The list's head, and its other objects, each read when it is taken; undefined: it has no `items`. */
   end(): { readonly head: Raw<ListModel>; readonly items: Iterable<unknown> | undefined };
 }
 
-/** Takes the pieces of a watch. */
+/** Reads a watch from its pieces. */
 interface EventReader {
-  /** Reads each of the events that are complete with this piece. @throws {DecodeError} if one is longer than `maxBytes` */
+  /** Readers of the events that this piece completes. @throws {DecodeError} if one is longer than `maxBytes` */
   push(piece: Uint8Array, maxBytes: number): readonly (() => RawEvent)[];
 }
 
@@ -89,7 +89,7 @@ function serializerOf(contentType: string): Serializer | undefined {
   return type === PROTOBUF_TYPE ? PROTOBUF_SERIALIZER : undefined;
 }
 
-/** @throws {AnswerError} if no API server answers in that form */
+/** The serializer of a content type. @throws {AnswerError} if API servers do not use it */
 function knownSerializerOf(contentType: string, path: string): Serializer {
   const serializer = serializerOf(contentType);
   if (serializer !== undefined) return serializer;
@@ -99,18 +99,18 @@ function knownSerializerOf(contentType: string, path: string): Serializer {
 
 type Answer = AnswerBody & Pick<HttpAnswer, "contentType">;
 
-/** What a refusal says, of which these are the bytes: it may be in any form. */
+/** The Status in the bytes of a refusal, whatever its content type. */
 export function readStatus({ contentType }: Pick<Answer, "contentType">, bytes: Uint8Array): Raw<V1Status> {
   return (serializerOf(contentType) ?? JSON_SERIALIZER).readStatus(bytes);
 }
 
-/** Some milliseconds of work: a page is as long. */
+/** Objects per batch: some milliseconds of work, and as many as a page has. */
 const BATCH_SIZE = 500;
 
 /**
- * Reads a page of a list; `take` is given its objects as they are read.
+ * Reads a page of a list; `take` gets its objects as they are read.
  *
- * @throws {AnswerError} if it is none
+ * @throws {AnswerError} if the answer is no list
  */
 export async function readPage(
   answer: Answer,
@@ -141,9 +141,9 @@ export async function readPage(
 }
 
 /**
- * The events of a watch, those together that arrive together. Half an event is dropped.
+ * The events of a watch, in batches that arrived together. An incomplete last event is dropped.
  *
- * @throws {AnswerError} if the answer is none of an API server
+ * @throws {AnswerError} if the answer is not from an API server
  */
 export function readEvents(answer: Answer, type: ObjectType, reading: Reading): AsyncGenerator<WatchBatch> {
   const events = knownSerializerOf(answer.contentType, type.path).newEventReader(type);
@@ -236,7 +236,7 @@ export class UnreadableListError extends AnswerError {
   }
 }
 
-/** The server says no. */
+/** The server refuses the request. */
 export class RefusalError extends AnswerError {
   /** HTTP status, or that of an error inside a watch. */
   readonly status: number;
@@ -251,7 +251,7 @@ export class RefusalError extends AnswerError {
   }
 }
 
-/** The version asked for is gone, or from another life of the server: the state must be listed again. */
+/** The requested version is gone, or of another instance of the server: the state must be listed again. */
 export class ExpiredError extends RefusalError {
   constructor(path: string, status: number, reason: string) {
     super(path, status, reason);
@@ -267,14 +267,14 @@ export interface ListModel {
   readonly items: readonly KubernetesObject[];
 }
 
-/** What a page of a list says beside its objects. */
+/** Metadata of a page of a list. */
 export interface ListPage {
   readonly resourceVersion: string;
   /** `""` at the end. */
   readonly continueToken: string;
 }
 
-/** One event of a watch, as it was read: its object may be anything. */
+/** One event of a watch as it was decoded, its object still unchecked. */
 export interface RawEvent {
   readonly type: string;
   readonly object: unknown;
@@ -284,7 +284,7 @@ export interface RawEvent {
 export interface WatchEvent {
   readonly type: "ADDED" | "MODIFIED" | "DELETED" | "BOOKMARK";
   readonly object: RawKubernetesObject;
-  /** `""` if the object does not say. */
+  /** `""` if the object has none. */
   readonly resourceVersion: string;
   /** True for the bookmark after the last object of a list that was asked for as events. */
   readonly endsList: boolean;
@@ -293,15 +293,15 @@ export interface WatchEvent {
 const EVENT_TYPES: readonly string[] = ["ADDED", "MODIFIED", "DELETED", "BOOKMARK"];
 const INITIAL_EVENTS_END = "k8s.io/initial-events-end";
 
-/** Of which kind objects are. */
+/** Type of the objects of a resource. */
 export interface ObjectType {
   readonly objectKind: keyof WatchedModels;
-  /** Where they are asked for, for messages. */
+  /** Path of the resource, for messages. */
   readonly path: string;
 }
 
 /**
- * Checks what a page of a list says of itself.
+ * Checks kind, API version and metadata of a page of a list.
  *
  * @throws {DecodeError} if it is something else: an empty answer must never pass for an empty list
  */
@@ -350,7 +350,7 @@ export function checkEvent(raw: RawEvent, { path, objectKind }: ObjectType): Wat
   } as WatchEvent;
 }
 
-/** What a Status says. */
+/** Fields of a Status. */
 export interface StatusParts {
   /** `""` if there is none. */
   readonly message: string;
@@ -358,7 +358,7 @@ export interface StatusParts {
   readonly reason: string;
   /** 500 if there is none. */
   readonly code: number;
-  /** 0 if it does not say. */
+  /** 0 if there is none. */
   readonly retryAfterSeconds: number;
 }
 
@@ -384,7 +384,7 @@ export function refusal(
   { reason = "", retryAfterSeconds = 0 }: Partial<StatusParts> = {},
 ): RefusalError {
   const said = shortened(message);
-  // Old servers report a version that is gone with 500; one restored from a backup is behind the version we know.
+  // Old servers report a version that is gone with 500; one restored from a backup is behind the version known here.
   const isGone = status === 410 || reason === "Expired" || reason === "Gone" ||
     /too (old|large) resource version/i.test(said);
   if (isGone) return new ExpiredError(path, status, said);
@@ -411,7 +411,7 @@ function shortened(message: string): string {
   return message.replace(/\s+/g, " ").trim().slice(0, 300) || "no reason given";
 }
 
-/** What `read` returns. @throws {AnswerError} that begins with `what`, for what cannot be read */
+/** Result of `read`. @throws {AnswerError} that begins with `what`, if the text is unreadable */
 export function checked<T>(what: string, read: () => T): T {
   try {
     return read();

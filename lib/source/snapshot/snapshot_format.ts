@@ -24,7 +24,7 @@ import { isoTime } from "../../text/words.ts";
 
 /** Header of a snapshot. */
 export interface SnapshotHeader {
-  /** Milliseconds since the epoch. */
+  /** Time of writing, in milliseconds since the epoch. */
   readonly savedAtMs: number;
   /** Name of the own Node. */
   readonly node: string;

@@ -21,9 +21,9 @@ import { readSnapshot, SnapshotSaver, writeSnapshot } from "./snapshot_file.ts";
 import { type Snapshot, SnapshotError } from "./snapshot_format.ts";
 import { isoTime } from "../../text/words.ts";
 
-/** How long to wait for the origin, in milliseconds. */
+/** Waits for the origin, in milliseconds. */
 export interface SnapshotPatience {
-  /** Until the snapshot is served. */
+  /** Wait until the snapshot is served. */
   readonly silentMs: number;
   /** The same if the origin has answered a request by then: its lists are on their way. */
   readonly answeringMs: number;
@@ -51,7 +51,7 @@ export interface SnapshotSourceOptions {
   readonly node: string;
   readonly log: Logger;
   readonly observer: SnapshotObserver;
-  /** Milliseconds since the epoch. */
+  /** Wall clock, in milliseconds since the epoch. */
   readonly epochMs: () => number;
   /** @default {SNAPSHOT_PATIENCE} */
   readonly patience?: SnapshotPatience;

@@ -18,7 +18,7 @@ import { type OwnRules, readOwnChains, readTables } from "./table_reading.ts";
  * variant reads a whole table whatever it is asked for, so there a check of fewer chains is hardly cheaper.
  */
 const LARGE_CHAINS: Readonly<Record<IptablesVariant, number>> = { nft: 4_000, legacy: 40_000 };
-/** So many checks in a row give way to changes, then one runs to its end. */
+/** Most checks in a row that give way to changes; the next one runs to its end. */
 const GIVEN_WAY = 3;
 /** How many chains a log line names. */
 const NAMED = 5;
@@ -59,7 +59,7 @@ export class DriftCheck {
     if (this.#givenWay < GIVEN_WAY) this.#looking?.abort();
   }
 
-  /** A full sync compared everything, and wrote what differed. */
+  /** Notes a full sync: it compared everything, and wrote the differences. */
   fullySynced(): void {
     this.#schedule.fullySynced();
   }
@@ -102,7 +102,7 @@ export class DriftCheck {
     return largeChains ?? LARGE_CHAINS[variant];
   }
 
-  /** Null: the check gave way. */
+  /** Lists all of our tables; null: the check gave way. */
   async #listAll(store: IptablesStore): Promise<HeldTables | null> {
     const { iptables, own } = this.#options;
     const serviceChains = (): string[] =>
@@ -110,7 +110,7 @@ export class DriftCheck {
     return await this.#unlessChanged((signal) => readTables(iptables, own, { signal, serviceChains }));
   }
 
-  /** Null: the check gave way. */
+  /** Result of `work`; null: the check gave way to a change. */
   async #unlessChanged<T>(work: (signal: AbortSignal) => Promise<T>): Promise<T | null> {
     const { signal } = this.#looking = new AbortController();
     try {
@@ -125,7 +125,7 @@ export class DriftCheck {
     }
   }
 
-  /** A program that writes nothing and reports success looks like one that prints a rule in other words. */
+  /** Warns of chains that iptables prints otherwise: either in other words, or it wrote nothing and reported success. */
   #report(chains: readonly string[]): void {
     if (chains.length === 0) return;
     const { logger, iptables: { family } } = this.#options;

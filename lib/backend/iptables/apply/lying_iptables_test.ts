@@ -1,4 +1,4 @@
-/** A program that says that all is well and has written nothing, or a part: the next look sees it. */
+/** A program that reports success and has written nothing, or a part: the next drift check sees it. */
 import fc from "../../../../tests/support/fast_check.ts";
 import { assert, assertEquals } from "@std/assert";
 import { FakeIptables } from "../../../../tests/support/fake_iptables.ts";

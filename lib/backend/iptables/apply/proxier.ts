@@ -39,12 +39,12 @@ const CHAINS_PER_BLOCK_LIVE = 1_200;
 /** How many service chains make a kernel count as one that already holds our rules. */
 const LIVE_CHAINS = 1_000;
 const OWN_RULES: OwnRules = { chains: OWN_CHAINS, jumps: JUMP_RULES };
-/** A chain that could not be deleted, mostly because rules of others jump to it, is tried again so much later. */
+/** Pause before another try to delete a chain that could not be deleted, mostly because others' rules jump to it. */
 const RETRY_DELETION_MS = 10_000;
 /** How many Services are tried together in the nft variant; the legacy variant replaces the whole table for every try. */
 const TRIED_TOGETHER = 100;
 
-/** What decides the rules, as far as it is known before the first sync. */
+/** Settings that decide the rules and are known before the first sync. */
 export type IptablesSettings = Omit<IptablesOptions, "family" | "nodePortIps" | "nfacct">;
 
 /** Options of an {@linkcode IptablesProxier}. */
@@ -105,7 +105,7 @@ export class IptablesProxier extends Proxier<IptablesSettings, IptablesStore> {
   }
 
   override sync(request: SyncRequest): Promise<ApplyReport> {
-    // A sync waits for a drift check, one that takes long gives way.
+    // A sync waits for a drift check; a long check gives way to it.
     this.#driftCheck.giveWay();
     return super.sync(request);
   }
@@ -117,7 +117,7 @@ export class IptablesProxier extends Proxier<IptablesSettings, IptablesStore> {
       plan: (names) => planIptables(this.state!, names, this.#planOptions()),
     });
     this.#foundStale(looked?.leftover ?? []);
-    // Without it chains that others used would stay until the next change, which may be days.
+    // Otherwise stale chains that others used would stay until the next change, which may be days.
     if (looked === null || looked.damage === false) {
       this.failedDeletions += (await this.#staleChains.deleteDue()).failed;
     }
@@ -161,7 +161,7 @@ export class IptablesProxier extends Proxier<IptablesSettings, IptablesStore> {
     this.#staleChains.clear();
     await this.#write(plan, transaction, this.#chainsPerBlock(held));
     const hasCanary = held.tables.get("mangle")?.has(CANARY_CHAIN) === true;
-    // A canary that cannot be looked for is no sign of anything.
+    // If table mangle cannot be read, its canary shows nothing.
     this.#mangleCanary = hasCanary || !held.unreadable.has("mangle") && await this.#setMangleCanary();
     this.#driftCheck.fullySynced();
     return store;
@@ -170,7 +170,7 @@ export class IptablesProxier extends Proxier<IptablesSettings, IptablesStore> {
   protected override findRefused(error: unknown): Promise<readonly RefusedService[]> {
     const { plan, held } = this.#full!;
     return this.run("apply", async () => {
-      // Chains that rules of every Service may jump to.
+      // First the chains to which rules of every Service may jump.
       const { transaction } = fullSync({ ...plan, services: new Map() }, held, { family: this.family });
       const { chains, rules } = transaction.edits.nat;
       await this.#iptables.restore(tableBlock("nat", [...chains.map(chainLine), ...rules]));
@@ -179,7 +179,7 @@ export class IptablesProxier extends Proxier<IptablesSettings, IptablesStore> {
       );
       const together = this.#iptables.variant === "nft" ? TRIED_TOGETHER : services.length;
       const refused = await refusedServices(this.#iptables, services, together);
-      // Rules of a previous process still serve them, and Services in quarantine would lose theirs.
+      // Rules of a previous process still serve the Services, and Services in quarantine would lose theirs.
       if (isWhatAllNeed(services, refused)) throw error;
       return refused;
     });
@@ -205,7 +205,7 @@ export class IptablesProxier extends Proxier<IptablesSettings, IptablesStore> {
     });
   }
 
-  /** Tries the rules of a Service, which are written in more than one transaction. */
+  /** Tries the rules of a Service first, because writing them takes more than one transaction. */
   async #refusalOf(state: ProxyState, name: NamespacedName): Promise<string | null> {
     const { services } = await this.run("plan", () => this.#plan(state, new Set([name])));
     const rules = services.get(name) ?? null;
@@ -263,7 +263,7 @@ export class IptablesProxier extends Proxier<IptablesSettings, IptablesStore> {
     });
   }
 
-  /** Where our rules were taken away the counters may be gone with them, and a rule that names a missing one is refused. */
+  /** Creates missing counters: they may be gone with our rules, and a rule that names a missing one is refused. */
   async #ensureCounters(): Promise<void> {
     const { counters, logger } = this.#options;
     if (counters === undefined) return;
@@ -280,7 +280,7 @@ export class IptablesProxier extends Proxier<IptablesSettings, IptablesStore> {
     }
   }
 
-  /** Table mangle holds nothing else of ours: a node without it is no reason to be without rules. */
+  /** Sets the canary of table mangle; failures are only logged, because the table holds nothing else of ours. */
   async #setMangleCanary(): Promise<boolean> {
     this.progress.commands++;
     try {
@@ -294,7 +294,7 @@ export class IptablesProxier extends Proxier<IptablesSettings, IptablesStore> {
   }
 }
 
-/** What was written. */
+/** Result of a written transaction. */
 interface Written {
   /** Programs started. */
   readonly commands: number;
@@ -308,7 +308,7 @@ const DELETION_REGEXP = /^-X (.*)\n/gm;
 /**
  * Writes all blocks, in order, with one process unless a deletion is refused.
  *
- * @param mostChains of one block, about
+ * @param mostChains chains of one block, about
  * @throws {ExecError} if something else than a deletion is refused, or if it is unknown what
  */
 async function writeTransaction(
@@ -339,7 +339,7 @@ async function writeTransaction(
   }
 }
 
-/** The blocks from the one in which the line deletes a chain: those before it are in. Null: the line is no deletion. */
+/** The blocks from the one whose line deletes a chain: those before it are committed. Null: the line is no deletion. */
 function sinceRefusedDeletion(blocks: Iterable<string>, line: number | null): string | null {
   if (line === null) return null;
   let rest: string | null = null;
@@ -350,7 +350,7 @@ function sinceRefusedDeletion(blocks: Iterable<string>, line: number | null): st
       continue;
     }
     const lines = block.split("\n");
-    // The last one is empty.
+    // The last line is empty.
     if (line < before + lines.length) {
       if (lines[line - before - 1]?.startsWith("-X ") !== true) return null;
       rest = block;
@@ -363,7 +363,7 @@ function sinceRefusedDeletion(blocks: Iterable<string>, line: number | null): st
 /**
  * Deletes chains of table nat, all of them or none.
  *
- * @returns those that the program names if it refuses some
+ * @returns the chains that the program names if it refuses some
  * @throws {ExecError} if it fails and says nothing of a line
  */
 async function deleteChains(

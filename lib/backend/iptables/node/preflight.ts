@@ -68,7 +68,7 @@ export function invalidDropped(listing: string): number | null {
   return packets === undefined ? null : Number(packets);
 }
 
-/** A count that goes on where a rule's own begins anew, because the rule was written again. */
+/** A packet count that continues when the rule's own counter restarts at 0, because the rule was written again. */
 export class LastingCount {
   #seen = 0;
   #before = 0;

@@ -78,8 +78,8 @@ export function configuredIptables(
 }
 
 /**
- * The lines of one table of a plan: chains, then the rules that are always there, then those of each Service, then the
- * ones that must be last. In nat a Service's dispatch rules come before those of its own chains.
+ * The lines of one table of a plan: chains, then base rules, then those of each Service, then the base rules
+ * that must be last. In nat a Service's dispatch rules come before those of its own chains.
  */
 export function planLines(plan: IptablesPlan, table: Table): string[] {
   const lines = plan.base.chains[table].map(chainLine);
@@ -96,7 +96,7 @@ export function planLines(plan: IptablesPlan, table: Table): string[] {
   return lines;
 }
 
-/** The whole plan as text, filter first. It does not contain the jumps from the kernel's own chains. */
+/** The whole plan as text, filter first. It does not contain the jumps from built-in chains. */
 export function renderPlan(plan: IptablesPlan): string {
   return (["filter", "nat"] as const).map((table) => tableBlock(table, planLines(plan, table))).join("");
 }

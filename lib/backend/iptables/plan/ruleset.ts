@@ -16,7 +16,7 @@ export interface DispatchRule {
   readonly table: Table;
   /** The shared chain, e.g. `KUBE-SERVICES`. */
   readonly chain: string;
-  /** Without the leading `-A CHAIN `. */
+  /** The rule without the leading `-A CHAIN `. */
   readonly rule: string;
 }
 
@@ -30,7 +30,7 @@ export interface ServiceRules {
   readonly rules: readonly string[];
   /** The same lines in one text, with line ends between them. */
   readonly ruleText: string;
-  /** How many those are. */
+  /** Number of rules of the own chains. */
   readonly ruleCount: number;
 }
 
@@ -38,7 +38,7 @@ export interface ServiceRules {
 export interface BaseRules {
   /** Chains that are written completely, emission order. `KUBE-FIREWALL` only where it is filled. */
   readonly chains: PerTable<readonly string[]>;
-  /** Those of `chains` in which Services have rules, beside base rules or alone. */
+  /** Shared chains: those of `chains` in which Services have rules, beside base rules or alone. */
   readonly dispatch: PerTable<readonly string[]>;
   /** Chains that are made where they are missing, and are never written. */
   readonly ensured: PerTable<readonly string[]>;
@@ -51,7 +51,7 @@ export interface BaseRules {
   readonly head: PerTable<readonly string[]>;
   /** Full `-A CHAIN …` lines written after those of the Services; in nat the node-port tail of `KUBE-SERVICES`. */
   readonly tail: PerTable<readonly string[]>;
-  /** In the order in which they are each inserted at the top, so the built-in chains hold them in reverse order. */
+  /** Jumps in the order of insertion, each at the top: the built-in chains hold them in reverse order. */
   readonly jumps: readonly JumpRule[];
 }
 
@@ -61,7 +61,7 @@ export interface IptablesPlan {
   readonly all: boolean;
   /** Chains and rules that do not depend on Services. */
   readonly base: BaseRules;
-  /** In emission order (sorted by name); null: the Service is gone. */
+  /** Rules by Service, in emission order (sorted by name); null: the Service is gone. */
   readonly services: ReadonlyMap<NamespacedName, ServiceRules | null>;
 }
 
@@ -69,7 +69,7 @@ export interface IptablesPlan {
 export interface IptablesOptions extends FamilySettings {
   /** As configured; it only takes effect for IPv4 and where `nodePortAddresses` contains a loopback range. */
   readonly localhostNodePorts: boolean;
-  /** Of `matchingNodeIps`; not read if `nodePortAddresses.matchAll`. */
+  /** Result of `matchingNodeIps`; not read if `nodePortAddresses.matchAll`. */
   readonly nodePortIps: readonly string[];
   /** The node's own address of this family. */
   readonly nodeIp: string;

@@ -17,7 +17,7 @@ export interface HeldService {
   /** Hashes of the rules of each chain, in the same order. */
   readonly hashes: readonly number[];
   readonly dispatch: readonly DispatchRule[];
-  /** How many rules its chains have. */
+  /** Number of rules of its chains. */
   readonly ruleCount: number;
 }
 
@@ -91,7 +91,7 @@ export class IptablesStore {
     for (const { table } of service.dispatch) this.#ruleCounts[table] += by;
   }
 
-  /** What leads to a plan of some Services. */
+  /** The change to a plan of some Services. */
   change(plan: Pick<IptablesPlan, "base" | "services">): Change {
     const transaction = new IptablesTransaction();
     for (const table of ["filter", "nat"] as const) {
@@ -155,9 +155,9 @@ function changeChains(
 }
 
 /**
- * Adds the chains of a Service that are not there, or not as they should be.
+ * Adds the chains of a Service that are missing in the kernel, or differ.
  *
- * @param isHeld true if the chain holds its rules, null if it is not there
+ * @param isHeld true if the chain holds its rules, null if there is no such chain
  */
 export function addChains(
   rules: ServiceRules,
@@ -203,7 +203,7 @@ function hashText(text: string): number {
   return ((high >>> 0) & 0x1f_ffff) * 0x1_0000_0000 + (low >>> 0);
 }
 
-/** The bodies of the chains of ours that no Service has rules in, as far as they have any. */
+/** Rules by chain of our chains in which no Service has rules; none for empty chains. */
 export function staticBodies(
   { dispatch, head, tail }: Pick<BaseRules, "dispatch" | "head" | "tail">,
   table: Table,
@@ -213,7 +213,7 @@ export function staticBodies(
   return bodies;
 }
 
-/** What a Service without chains of its own holds. */
+/** Rules of a Service without chains of its own. */
 export function sharedRules(dispatch: readonly DispatchRule[]): ServiceRules {
   return { dispatch, chains: [], rules: [], ruleText: "", ruleCount: 0 };
 }
@@ -225,12 +225,12 @@ function sameDispatch(left: readonly DispatchRule[], right: readonly DispatchRul
 
 const textOf = ({ table, chain, rule }: DispatchRule): string => `${table} ${chain} ${rule}`;
 
-/** Which packets a rule takes, whatever it does with them: two rules equal in this must keep their order. */
+/** The match of a rule, whatever its target: two rules with equal matches must keep their order. */
 function matchOf({ table, chain, rule }: DispatchRule): string {
   return `${table} ${chain}${rule.slice(rule.indexOf(" -m ", 3), rule.lastIndexOf(" -j "))}`;
 }
 
-/** Likewise where Services have no chains of their own. */
+/** The group that keeps its order where Services have no chains of their own. */
 function orderOf(rule: DispatchRule): string {
   return rule.table === "nat" ? rule.chain : textOf(rule);
 }
@@ -246,7 +246,7 @@ function without(rules: readonly DispatchRule[], others: readonly DispatchRule[]
   });
 }
 
-/** Adds what changes the rules of one Service, as few as keep their order where it matters. */
+/** Adds the edits that change the rules of one Service, as few as keep their order where it matters. */
 function changeDispatch(
   before: readonly DispatchRule[],
   after: readonly DispatchRule[],
@@ -254,7 +254,7 @@ function changeDispatch(
   { hasServiceChains }: Pick<BaseRules, "hasServiceChains">,
 ): void {
   if (sameDispatch(before, after)) return;
-  // New rules do not come to stand where the plan has them. An old rule for the same packets (an external IP that is a
+  // New rules are not inserted where the plan has them. An old rule for the same packets (an external IP that is a
   // load-balancer IP too) is therefore written again, behind or before the new one as planned.
   const groupOf = (rule: DispatchRule): string => hasServiceChains ? matchOf(rule) : orderOf(rule);
   const groups = new Set(without(after, before).map(groupOf));

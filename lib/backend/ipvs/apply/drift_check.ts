@@ -38,7 +38,7 @@ export class DriftCheck {
     this.#rules = new RuleDriftCheck({ iptables, own: OWN_RULES, logger, nowMs, largeChains: -1 });
   }
 
-  /** A full sync compared everything, and wrote what differed. */
+  /** Notes a full sync: it compared everything, and wrote the differences. */
   fullySynced(): void {
     this.#rules.fullySynced();
   }

@@ -42,7 +42,7 @@ export interface GracefulTerminationOptions {
   readonly log: Logger;
   /** How long a real server that leaves keeps its connections; 0: as long as they last. */
   readonly deadlineMs: number;
-  /** Held by each sync. */
+  /** Mutex that each sync holds. */
   readonly mutex: Mutex;
 }
 

@@ -41,7 +41,7 @@ import { type Ipvsadm, missingScheduler } from "../../../kernel/ipvsadm.ts";
 /** Repetitions of one sync because more is refused: each time a step further. */
 const MAX_ROUNDS = 7;
 
-/** What an {@linkcode IpvsProxier} needs. */
+/** Options of an {@linkcode IpvsProxier}. */
 export interface IpvsProxierOptions extends IpvsTools {
   /** Both families read and write one IPVS table and one device, one after the other. */
   readonly mutex: Mutex;
@@ -49,7 +49,7 @@ export interface IpvsProxierOptions extends IpvsTools {
   readonly settings: ConfiguredIpvs;
   /** Addresses of the node's devices, both families; asked before each sync. */
   readonly deviceAddresses: () => readonly DeviceAddress[];
-  /** What a drift check may list at any time, in entries of sets; a real server counts as two. Default: 60,000. */
+  /** Most that a drift check lists at any time, in entries of sets; a real server counts as two. Default: 60,000. */
   readonly cheapToList?: number;
   readonly log: Logger;
   /** Milliseconds, monotonic. */
@@ -147,7 +147,7 @@ export class IpvsProxier extends Proxier<ConfiguredIpvs, IpvsStore> {
     await this.#write(transaction, plan, store);
   }
 
-  /** Once per sync: the kernel lists every address of every device, those of all Services among them. */
+  /** Reads the node's addresses once per sync: the kernel lists those of every device, Services' among them. */
   #hostIps(): readonly string[] {
     return hostIps(this.family, this.#options.deviceAddresses());
   }
@@ -219,17 +219,17 @@ function refusedLines(error: unknown): RefusedLinesError["lines"] {
 /** Tries schedulers when they are first asked for. Only for work that no other sync disturbs. */
 export class SchedulerProbe {
   readonly #ipvs: Ipvsadm;
-  /** Scheduler → whether it is there. The configured one comes first, and is there for certain, see {@linkcode require}. */
+  /** Scheduler → whether the kernel has it. The configured one comes first, and is certain, see {@linkcode require}. */
   readonly #tried: Map<string, boolean>;
 
-  /** @param configured the one of Services that name none */
+  /** @param configured the scheduler of Services that name none */
   constructor(ipvs: Ipvsadm, readonly configured: string) {
     this.#ipvs = ipvs;
     this.#tried = new Map([[configured, true]]);
   }
 
   /**
-   * Makes sure of the configured one. The first use of IPVS: it makes the kernel load it.
+   * Makes sure of the configured scheduler. The first use of IPVS: it makes the kernel load it.
    *
    * @throws {UnsupportedError} naming the module, if the kernel does not have it
    * @throws {ExecError} if IPVS does not work here
@@ -239,8 +239,8 @@ export class SchedulerProbe {
   }
 
   /**
-   * What a sync may use: the configured one, and those that Services name which the kernel has. Those that the changed Services name for the
-   * first time are tried, with a program each.
+   * Schedulers that a sync may use: the configured one, and those of Services that the kernel has. Those that the
+   * changed Services name for the first time are tried, with a program each.
    */
   async usable(
     state: ProxyState,

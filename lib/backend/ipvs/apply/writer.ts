@@ -21,7 +21,7 @@ import type { GracefulTermination } from "./graceful_termination.ts";
 /** Kinds of objects that a report counts. */
 export const WRITTEN_KINDS: readonly string[] = ["filter", "nat", "servers", "entries", "addresses"];
 
-/** The programs of one family. */
+/** Programs that write one family's objects. */
 export interface IpvsTools {
   readonly exec: Exec;
   readonly ipvs: Ipvsadm;
@@ -35,10 +35,10 @@ const WRITTEN = { ipvsadm: "servers", ipset: "entries", ip: "addresses" } as con
 const OUT_FILTER = `-A ${OUT_FILTER_CHAIN} `;
 
 /**
- * Takes the steps, in their order. Where real servers are refused, all the rest goes in.
+ * Takes the steps, in their order. Where real servers are refused, everything else is written.
  *
  * @returns the real servers that are refused
- * @throws {RefusedLinesError} if something else is refused; the steps behind it count on it, and are not taken
+ * @throws {RefusedLinesError} if something else is refused; the steps behind it depend on it, and are not taken
  * @throws {ExecError} if a program fails and none of its lines is to blame
  */
 export async function writeSteps(
@@ -64,7 +64,7 @@ async function writeLines(
   { exec, ipvs, terminations }: IpvsTools,
   progress: Progress,
 ): Promise<readonly RefusedLine[]> {
-  // Real servers that leave are asked to; the rest of that goes on after this.
+  // Real servers that leave get weight 0 here; their graceful termination goes on after this.
   const lines = program === "ipvsadm" ? changes.flatMap((change) => terminations.linesOf(change)) : all;
   const { refused, runs } = program === "ipvsadm"
     ? await ipvs.restoreOthers(lines)
@@ -91,7 +91,7 @@ function underFinalName(lines: readonly string[], index: number): string {
 }
 
 /**
- * Of the rules only those that Services write can be to blame. They are in the last table; where one of them is refused, the
+ * Only rules that Services write can be to blame. They are in the last table; where one of them is refused, the
  * table is written without them, then as many of them as possible.
  */
 async function writeRules(
@@ -132,7 +132,7 @@ async function writeRules(
   }
 }
 
-/** How many rules the lines of some tables write. */
+/** Number of rules that the lines write, by table. */
 function rulesByTable(lines: readonly string[]): Record<string, number> {
   const counts: Record<string, number> = {};
   let table = "";

@@ -77,7 +77,7 @@ class Cleanup {
     return { removed: this.#removed, kept: this.#kept, failed: this.#failed };
   }
 
-  /** Undefined: `work` failed, which is reported. */
+  /** Result of `work`; undefined: it failed, which is reported. */
   async #attempt<T>(place: string, work: () => Promise<T>): Promise<T | undefined> {
     try {
       return await work();
@@ -155,7 +155,7 @@ class Cleanup {
     this.#removed.push(...leftovers);
   }
 
-  /** Removes sets together, or one by one where one is in the way. */
+  /** Removes sets together, or one by one if one of them cannot be removed. */
   async #removeSets(names: readonly string[]): Promise<void> {
     const { exec, dryRun } = this.#context;
     const areGone = dryRun ||
@@ -193,7 +193,7 @@ function onDevice(addresses: readonly DeviceAddress[]): readonly DeviceAddress[]
   return addresses.filter(({ device }) => device === DEVICE);
 }
 
-/** Sets that a family may have, those that are there for a moment among them. */
+/** Names of sets that a family may have, temporary ones included. */
 function ownSetNames(family: IpFamily): readonly string[] {
   return [
     ...setNames(family),

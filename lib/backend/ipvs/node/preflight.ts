@@ -237,7 +237,7 @@ async function requireAll(
   const [cause] = causes;
   if (cause === undefined) return;
   const [first] = refused;
-  // What fails only together is no missing module.
+  // If the rules fail only together, no module is missing.
   if (first === undefined) throw cause;
   const modules = new Set(refused.map(({ item: [module] }) => module));
   const needs = `the kernel ${modules.size === 1 ? "module" : "modules"} ${[...modules].join(", ")}`;
@@ -268,16 +268,16 @@ export function neededIpvsSysctls({ ipvs: { strictARP } }: KubeProxyConfiguratio
   ];
 }
 
-/** What setting the kernel needs. */
+/** Dependencies of setting sysctls. */
 interface SysctlTools {
   readonly sysctls: NodeSysctls;
-  /** What `uname -r` prints; null if it is not known. */
+  /** Output of `uname -r`; null if unknown. */
   readonly release: string | null;
   readonly log: Logger;
 }
 
 /**
- * Sees to the settings.
+ * Writes the settings where they differ.
  *
  * @throws {UnsupportedError} if one is not as needed and cannot be written
  */
@@ -310,13 +310,13 @@ async function setIpvsSysctls(config: KubeProxyConfiguration, tools: SysctlTools
   }
 }
 
-/** What a kernel wants to have in `conn_reuse_mode`. */
+/** How `conn_reuse_mode` must be set for a kernel. */
 type ConnReuse =
-  /** It delays a new connection from a port used before by a second unless the setting is off. */
+  /** The kernel delays a new connection from a port used before by a second unless the setting is off. */
   | "off"
-  /** It does the right thing by itself. */
+  /** The kernel does the right thing by itself. */
   | "leave"
-  /** It always sends such a connection to the former endpoint, which may be gone. */
+  /** The kernel always sends such a connection to the former endpoint, which may be gone. */
   | "too old";
 
 /**
@@ -332,7 +332,7 @@ export function connReuse(release: string): ConnReuse | null {
   return major === 5 || (major === 4 && minor >= 1) ? "off" : "too old";
 }
 
-/** Another value than the kernel's own is an administrator's, and stays. */
+/** Change of `conn_reuse_mode`, if needed: another value than the kernel's own is an administrator's, and stays. */
 function neededConnReuse(found: string | null, { log, release }: SysctlTools): readonly NeededSysctl[] {
   const name = CONN_REUSE_MODE;
   const choice = release === null ? null : connReuse(release);

@@ -259,7 +259,7 @@ export type ConfiguredIpvs =
  * The options of one family; `problem` says why local traffic may not be recognised.
  *
  * @param node null if it is not known
- * @throws {SyntaxError} if one of the networks is none
+ * @throws {SyntaxError} if one of the networks is no CIDR
  */
 export function configuredIpvs(
   config: KubeProxyConfiguration,
@@ -296,7 +296,7 @@ export function hostIps(family: IpFamily, addresses: readonly DeviceAddress[]): 
 const LINK_LOCAL = parseCidr("fe80::/10");
 
 /**
- * Those of the node's own addresses that get a virtual server for every node port, sorted. Bridges and addresses of the
+ * The node's own addresses that get a virtual server for every node port, sorted. Bridges and addresses of the
  * pod network are among them if all addresses are asked for.
  */
 export function nodePortIps(addresses: NodePortAddresses, ownIps: readonly string[]): readonly string[] {

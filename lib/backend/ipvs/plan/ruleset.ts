@@ -16,7 +16,7 @@ export const DEVICE = "kube-ipvs0";
 
 /** Settings and facts of the node that decide what one family needs. */
 export interface IpvsOptions extends Omit<FamilySettings, "nodePortAddresses"> {
-  /** Of `nodePortIps`: the addresses that get a virtual server for each node port; sorted. */
+  /** Result of `nodePortIps`: the addresses that get a virtual server for each node port; sorted. */
   readonly nodePortIps: readonly string[];
   /** Addresses of this family on other devices than ours, loopback and link-local ones left out (`hostIps`). */
   readonly hostIps: readonly string[];
@@ -32,7 +32,7 @@ export interface IpvsOptions extends Omit<FamilySettings, "nodePortAddresses"> {
 export interface WantedServer {
   /** Result of `virtualServerKey`. */
   readonly key: string;
-  /** The virtual server itself. */
+  /** The virtual server's own parameters. */
   readonly server: VirtualServer;
   /** Keys of its real servers (`ip:port`, `[ip]:port`), sorted; each has weight 1 and is reached by NAT. */
   readonly realServers: readonly string[];
@@ -53,7 +53,7 @@ export type Entry = string;
 
 /** All objects of one Service (all its ports of this family). */
 export interface ServiceObjects {
-  /** Emission order. */
+  /** Virtual servers, emission order. */
   readonly servers: readonly WantedServer[];
   /** Entries that belong to no one server: hairpins, node ports, health-check node ports. Emission order. */
   readonly entries: readonly Entry[];
@@ -63,7 +63,7 @@ export interface ServiceObjects {
 export interface BaseRule {
   /** The chain that the rule is in. */
   readonly chain: string;
-  /** Without the leading `-A CHAIN `. */
+  /** The rule without the leading `-A CHAIN `. */
   readonly rule: string;
   /** The rule is only written while this set has entries; `""`: always. */
   readonly needs: string;
@@ -73,11 +73,11 @@ export interface BaseRule {
 export interface BaseRules {
   /** The family of the rules. */
   readonly family: IpFamily;
-  /** Emission order. */
+  /** Own chains, emission order. */
   readonly chains: PerTable<readonly string[]>;
-  /** Emission order. */
+  /** Base rules, emission order. */
   readonly rules: PerTable<readonly BaseRule[]>;
-  /** In the order in which they are each inserted at the top, so the built-in chains hold them in reverse order. */
+  /** Jumps in the order of insertion, each at the top: the built-in chains hold them in reverse order. */
   readonly jumps: readonly JumpRule[];
 }
 
@@ -87,7 +87,7 @@ export interface IpvsPlan {
   readonly all: boolean;
   /** Chains and rules that do not depend on Services. */
   readonly base: BaseRules;
-  /** In emission order (sorted by name); null: the Service is gone. */
+  /** Objects by Service, in emission order (sorted by name); null: the Service is gone. */
   readonly services: ReadonlyMap<NamespacedName, ServiceObjects | null>;
   /** Requests of Services that are not met, in words; sorted. Without Services that get everything. */
   readonly problems: ReadonlyMap<NamespacedName, readonly string[]>;

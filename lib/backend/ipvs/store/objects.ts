@@ -59,9 +59,9 @@ export interface WantedObjects {
 export interface HeldObjects {
   /** Addresses of the device; null: it is missing. */
   readonly addresses: ReadonlySet<string> | null;
-  /** By `virtualServerKey`. */
+  /** Virtual servers by `virtualServerKey`. */
   readonly virtualServers: ReadonlyMap<string, SavedVirtualServer>;
-  /** By name. */
+  /** Sets by name. */
   readonly sets: ReadonlyMap<string, SavedSet>;
 }
 
@@ -101,7 +101,7 @@ function diffSets(
   { family, sets: wanted }: WantedObjects,
   held: HeldObjects,
 ): void {
-  // Left by a process that was killed while a set grew.
+  // The replacement set was left by a process that was killed while a set grew.
   const growing = growingSetName(family);
   if (held.sets.has(growing)) sets.push({ set: growing, lines: [destroySetLine(growing)], deletions: [] });
   for (const { kind, entries, all } of wanted) {
@@ -113,7 +113,7 @@ function diffSets(
     const { type, maxElements } = definition;
     const add = (entry: SetEntry): string => addEntryLine(set, entry);
     if (found?.definition?.type !== type) {
-      // One of this name but another type is in the way: ipset refuses this line and says so.
+      // If a set of this name but another type exists, ipset refuses this line and says so.
       sets.push({ set, lines: [createSetLine(definition), ...entries.map(add)], deletions: [] });
     } else if (type !== "bitmap:port" && found.definition.maxElements < maxElements) {
       // Replaces the set under the rules that use it.
@@ -153,7 +153,7 @@ function diffServers(
     const missing = realServers.filter((key) => !surplus.delete(key));
     for (const key of realServers) {
       const there = found?.realServers.get(key);
-      // An earlier process may have left it on its way out, another one may have changed it.
+      // An earlier process may have left it at weight 0, another program may have changed it.
       if (there === undefined || isAsWritten(there)) continue;
       const real = realServerOf(key);
       servers.push({ kind: "updateReal", server, real, line: updateRealServerLine(server, real) });

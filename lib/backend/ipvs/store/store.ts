@@ -50,15 +50,15 @@ interface StoredSet {
   readonly kind: SetKind;
   /** Entry → how often it is wanted. */
   readonly entries: Map<SetEntry, number>;
-  /** Sets grow and do not shrink. */
+  /** Capacity; it grows and never shrinks. */
   maxElements: number;
 }
 
-/** What a change has touched, as it was before. */
+/** Objects that a change has touched, as they were before. */
 interface Before {
-  /** By key; undefined: there was none. */
+  /** Former virtual server by key; undefined: there was none. */
   readonly servers: Map<string, WantedServer | undefined>;
-  /** Whether each was there. */
+  /** Set entry → whether it existed. */
   readonly entries: Map<Entry, boolean>;
 }
 
@@ -71,7 +71,7 @@ export class IpvsStore {
   readonly #sets: ReadonlyMap<string, StoredSet>;
   #realServers = 0;
   readonly #rules: IptablesStore;
-  /** Of the change under way. */
+  /** Former objects of the change under way. */
   #before: Before | undefined;
 
   /**
@@ -167,7 +167,7 @@ export class IpvsStore {
     return transaction;
   }
 
-  /** What was touched, as it is wanted now, and a kernel that holds it as it was. */
+  /** The touched objects: as they are wanted now, and as the kernel still holds them. */
   #changed({ servers, entries }: Before): { readonly wanted: WantedObjects; readonly held: HeldObjects } {
     const family = this.#base.family;
     const sets: WantedSet[] = [];
@@ -204,7 +204,7 @@ export class IpvsStore {
     return { family: this.#base.family, sets, servers, addresses };
   }
 
-  /** As the sets are filled; those of Services stand where kube-proxy has them. */
+  /** Base rules for the sets as they are filled; rules of Services are where kube-proxy has them. */
   get #baseRules(): IptablesBaseRules {
     const { chains, rules, jumps } = this.#base;
     const lines = (some: readonly BaseRule[]): string[] =>
@@ -245,7 +245,7 @@ export class IpvsStore {
     }
   }
 
-  /** The one of the first in rank. */
+  /** The virtual server of the Service that is first in rank. */
   #server(key: string): WantedServer | undefined {
     return this.#servers.get(key)?.[0]?.server;
   }

@@ -48,9 +48,9 @@ export interface SetChange {
 /** One start of a program. */
 export interface Step {
   readonly program: "ipset" | "iptables" | "ipvsadm" | "ip";
-  /** What it reads from standard input, without line ends. */
+  /** Lines of its standard input, without line ends. */
   readonly lines: readonly string[];
-  /** What the lines of `ipvsadm` stand for, one each; empty for other programs. */
+  /** The changes of IPVS that the lines of `ipvsadm` make, one each; empty for other programs. */
   readonly changes: readonly ServerChange[];
 }
 
@@ -67,7 +67,7 @@ export class IpvsTransaction {
   readonly sets: SetChange[] = [];
   rules = new IptablesTransaction();
   servers: ServerChange[] = [];
-  /** True if the device is to be made. */
+  /** True if the dummy device is to be created. */
   makesDevice = false;
   /** Addresses to add to the device. */
   readonly bound: string[] = [];
@@ -156,7 +156,7 @@ function isWork({ lines }: Step): boolean {
   return lines.length > 0;
 }
 
-/** What the step's program reads from standard input. */
+/** Standard input of the step's program. */
 export function stepText({ lines }: Step): string {
   return lines.map((line) => line + "\n").join("");
 }

@@ -25,7 +25,7 @@ const RULES_SHARE = 0.01;
 /** How many chains a log line names. */
 const NAMED = 5;
 
-/** Looks at one family's table. */
+/** Drift check of one family's table. */
 export class DriftCheck {
   readonly #options: NftablesProxierOptions;
   readonly #schedule = new DriftSchedule();
@@ -35,7 +35,7 @@ export class DriftCheck {
     this.#options = options;
   }
 
-  /** A full sync compared everything, and wrote what differed. */
+  /** Notes a full sync: it compared everything, and wrote the differences. */
   fullySynced(): void {
     this.#schedule.fullySynced();
   }

@@ -107,7 +107,7 @@ export class NftablesProxier extends Proxier<NftablesSettings, NftStore> {
     return { ...store.counts };
   }
 
-  /** Only the failure of a program is a failure of the sync. */
+  /** Message of a failed program; other errors are no failures of the sync. */
   protected override describe(error: unknown): string | null {
     return error instanceof ExecError ? describeNftFailure(error) : null;
   }
@@ -136,7 +136,7 @@ export class NftablesProxier extends Proxier<NftablesSettings, NftStore> {
 
   /** Services are tried in the table that was being filled, without base chains that let packets in. */
   protected override findRefused(error: unknown): Promise<readonly RefusedService[]> {
-    // A table was in the way and could not be deleted.
+    // Without a table being filled, the refusal was about a table that could not be deleted.
     if (this.#filling === undefined) throw error;
     const { name, plan } = this.#filling;
     return this.run("apply", async () => {
@@ -335,7 +335,7 @@ function entriesOf(state: ProxyState | null): number {
 /** The tables of kproxy in the kernel; null: the table does not exist. */
 interface FoundTables {
   readonly own: ListedTable | null;
-  /** The one that is built beside while a layout changes, or where another process owns ours. */
+  /** The table that is built beside ours while a layout changes, or where another process owns ours. */
   readonly next: ListedTable | null;
   /** Programs started, if there is nothing unusual. */
   readonly commands: number;
@@ -349,9 +349,9 @@ const MAX_READS = 3;
  * @throws {ExecError} if nft cannot read
  */
 async function readTables(nft: Nft, family: NftFamily, entries: number): Promise<FoundTables> {
-  // Nearly every first sync finds none, which one dry run for both shows.
+  // Nearly every first sync finds no table, which one dry run for both shows.
   if (await isBlank(nft, family)) return { own: null, next: null, commands: 1 };
-  // Side by side; the first one's failure is reported.
+  // Both run at once; a failure of the first is reported first.
   const [list, look] = await Promise.allSettled([
     readTable(nft, family, TABLE_NAME, entries),
     nft.hasTable(family, NEXT_TABLE_NAME),
@@ -365,7 +365,7 @@ async function readTables(nft: Nft, family: NftFamily, entries: number): Promise
   };
 }
 
-/** True if neither is there; false, too, where that is unknown: then reading them says why. */
+/** True if neither table is there; false, too, where that is unknown: then reading them says why. */
 async function isBlank(nft: Nft, family: NftFamily): Promise<boolean> {
   try {
     return await nft.hasNone(family, { tables: [TABLE_NAME, NEXT_TABLE_NAME] });
@@ -375,7 +375,7 @@ async function isBlank(nft: Nft, family: NftFamily): Promise<boolean> {
   }
 }
 
-/** Null if it is not there. */
+/** Reads a table; null if there is none. */
 async function readTable(
   nft: Nft,
   family: NftFamily,
@@ -386,7 +386,7 @@ async function readTable(
   for (let reads = 1;; reads++) {
     const listed = await nft.listTable(family, name, entries);
     if (listed === null || !isDoubtful(listed) || reads === MAX_READS) return listed;
-    // What is damaged is so twice.
+    // Real damage is listed alike twice.
     const handles = JSON.stringify([...listed.handles]);
     if (handles === before) return listed;
     before = handles;

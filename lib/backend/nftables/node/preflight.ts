@@ -22,7 +22,7 @@ import { type ConfiguredNftables, configuredNftables, networksOfFamily } from ".
 
 /** Loopback of IPv6; that of IPv4 is in the settings. */
 const IPV6_LOOPBACK: Ip = { family: "IPv6", text: "::1", bytes: [...Array(15).fill(0), 1] };
-/** Older ones take the same rules, but do not list them such that they can be read back. */
+/** Oldest version of nft: earlier ones take the same rules, but do not list them so that they can be read back. */
 export const MIN_NFT_VERSION = "1.0.1";
 
 /**
@@ -93,7 +93,7 @@ interface NodeNft {
   readonly trafficCounters: boolean;
 }
 
-/** An operator who names a loopback network expects node ports there. "Every address" is the default of other modes, and means less. */
+/** Warns where a loopback network is named for node ports. "Every address", the default of other modes, means less. */
 function warnOfLocalhostNodePorts(
   { nodePortAddresses: { matchAll, cidrs, containsIPv4Loopback } }: NftablesSettings,
   family: IpFamily,
@@ -148,7 +148,7 @@ async function probeFamily(
 }
 
 /**
- * Null if nft takes the features.
+ * Dry run of features; null if nft takes them.
  *
  * @throws {ExecError} if that is unknown: nft was killed, hung, or fails without saying why
  */
@@ -176,7 +176,7 @@ function missingFeature(
   failure: ExecError,
   version: string | null,
 ): UnsupportedError {
-  // What the program itself does not understand never gets to the kernel.
+  // Lines that nft itself does not understand never get to the kernel.
   const isKernel = failure.stderr.includes("Could not process rule") ||
     nftErrors(failure.stderr).length === 0;
   const needs = isKernel ? `in the kernel: ${kernel}` : "a newer nft";
@@ -202,12 +202,12 @@ function withoutRights(family: IpFamily, failure: ExecError, version: string | n
 /** Name of a table that only dry runs see. */
 const PROBE_TABLE = "kproxy-probe";
 
-/** One thing that nft and the kernel must know. */
+/** One feature that nft and the kernel must support. */
 interface Feature {
   readonly name: string;
-  /** Of the kernel: module and option. */
+  /** Kernel module and option. */
   readonly kernel: string;
-  /** In a table that is there. */
+  /** Commands that need it, in an existing table. */
   readonly commands: readonly string[];
   /** The option of the rules that needs it; absent: all rules do. */
   readonly option?: "objectComments" | "trafficCounters";

@@ -13,11 +13,11 @@ import { base32Sha256 } from "../../../netfilter/chain_hash.ts";
 export const TABLE_NAME = "kproxy";
 /** Table of a new layout, built while the old one still serves. */
 export const NEXT_TABLE_NAME = "kproxy-next";
-/** To be raised whenever tables of the last release cannot be changed into ours in place. */
+/** Version of the layout, raised whenever tables of the last release cannot be changed into ours in place. */
 const LAYOUT_VERSION = 1;
 /** Comment of the table, for people: kernels before 5.10 take it and forget it, without a word. */
 export const TABLE_COMMENT = `kproxy layout ${LAYOUT_VERSION}`;
-/** Its presence marks the layout: an empty set, because every kernel lists the names of sets. */
+/** Set whose presence marks the layout: an empty one, because every kernel lists the names of sets. */
 export const LAYOUT_SET = `layout-${LAYOUT_VERSION}`;
 
 /** Keywords of nft for one family. */
@@ -33,7 +33,7 @@ export const FAMILY_WORDS: Readonly<Record<IpFamily, FamilyWords>> = {
   IPv6: { ip: "ip6", addressType: "ipv6_addr", loopback: "::1" },
 };
 
-/** As nft and the names of maps and chains write a protocol. */
+/** A protocol as nft and the names of maps and chains write it. */
 export type ProtocolWord = "tcp" | "udp" | "sctp";
 
 export const PROTOCOL_WORDS: Readonly<Record<Protocol, ProtocolWord>> = {

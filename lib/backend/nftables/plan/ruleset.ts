@@ -9,7 +9,7 @@ import type { Chain, Container, Element, NftObjects } from "../../../netfilter/n
 
 /** Settings and facts of the node that decide the rules of one family. */
 export interface NftablesOptions extends FamilySettings {
-  /** Of `matchingNodeIps`, loopback left out; not read if `nodePortAddresses.matchAll`. */
+  /** Result of `matchingNodeIps`, loopback left out; not read if `nodePortAddresses.matchAll`. */
   readonly nodePortIps: readonly string[];
   /** Networks of ServiceCIDRs of this family, if known: packets to unallocated cluster IPs are dropped. */
   readonly serviceCidrs: readonly string[];
@@ -33,7 +33,7 @@ export interface Destination {
  * touches as few elements as possible.
  */
 export interface EndpointList {
-  /** Where the endpoints are reached. */
+  /** Destinations whose traffic goes to the endpoints. */
   readonly destinations: readonly Destination[];
   /** Values such as `10.244.0.11 . 8080`, in the model's order, no two the same, at most 65536. */
   readonly endpoints: readonly string[];
@@ -71,6 +71,6 @@ export interface NftablesPlan {
   readonly base: BaseRules;
   /** The shared chains that `services` use, by name; each goes only to earlier ones. */
   readonly sharedChains: ReadonlyMap<string, Chain>;
-  /** In emission order: what the cluster itself needs first (`default/kubernetes`, DNS), then by name; null: gone. */
+  /** Rules by Service: first what the cluster itself needs (`default/kubernetes`, DNS), then by name; null: gone. */
   readonly services: ReadonlyMap<NamespacedName, ServiceRules | null>;
 }

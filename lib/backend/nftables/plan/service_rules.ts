@@ -34,7 +34,7 @@ import type { Chain, Container, Element } from "../../../netfilter/nft_objects.t
 import type { Destination, EndpointList, NftablesOptions, ServiceRules } from "./ruleset.ts";
 import type { LocalDetector } from "../../../model/node.ts";
 
-/** What decides the text of rules that are about more than one address. */
+/** Parts of rules that are the same for all addresses of a family. */
 export interface RuleWords extends FamilyWords {
   /** Sets the mark that asks for masquerading. */
   readonly setMark: string;
@@ -118,7 +118,7 @@ export class SharedChains {
     );
   }
 
-  /** `masq-tcp-3`: from outside under policy Cluster. */
+  /** `masq-tcp-3`: traffic from outside under policy Cluster. */
   masqueraded(map: EndpointMap, count: number): string {
     const cluster = this.choice({ ...map, local: false }, count);
     return this.#ensure(
@@ -127,7 +127,7 @@ export class SharedChains {
     );
   }
 
-  /** `external-tcp-3-1`: from outside under policy Local. */
+  /** `external-tcp-3-1`: traffic from outside under policy Local. */
   localOnly(map: EndpointMap, count: number, localCount: number): string {
     const cluster = this.choice({ ...map, local: false }, count);
     const local = localCount === 0 ? null : this.choice({ ...map, local: true }, localCount);
@@ -316,13 +316,13 @@ class PortDraft {
     return claim;
   }
 
-  /** Adds counters, with or without endpoints: counts stay. */
+  /** Adds counters, with or without endpoints, so that counts stay. */
   #addCounters(claim: string, sets: readonly string[]): void {
     if (!this.#context.trafficCounters) return;
     for (const container of sets) this.#draft.elements.push({ container, key: claim, value: "" });
   }
 
-  /** Without any endpoint the client gets an answer at once; endpoints elsewhere mean that another node should answer. */
+  /** Without any endpoint the packet is rejected; with endpoints elsewhere it is dropped: another node should answer. */
   #addVerdict(container: string, key: string): void {
     this.#add(container, key, this.#endpoints.hasAny ? "drop" : `goto ${CHAINS.reject}`);
   }
@@ -340,7 +340,7 @@ class PortDraft {
   }
 }
 
-/** True if only some sources may use the load-balancer IPs. Endpoints do not matter. */
+/** True if source ranges limit the load-balancer IPs. Endpoints do not matter. */
 function hasFirewall(servicePort: ServicePort): boolean {
   return servicePort.loadBalancerVIPs.length > 0 && servicePort.loadBalancerSourceRanges.length > 0;
 }

@@ -48,7 +48,7 @@ function nameOf({ container, key }: Element): string {
 export class NftStore {
   #base: BaseRules;
   readonly #sharedChains: Map<string, Chain>;
-  /** A flat text needs a fifth of the memory of the objects, and few Services are looked at. */
+  /** Objects by Service, as flat text: a fifth of the memory of the objects, and few Services are read. */
   readonly #services = new Map<NamespacedName, string>();
   /** Element of a shared set → how many Services want it. */
   readonly #references = new Map<string, number>();
@@ -291,7 +291,7 @@ export function placeService(rules: ServiceRules, held: HeldElements): NftObject
   return { containers: rules.affinitySets, chains: rules.chains, elements };
 }
 
-/** The endpoints of a list as its first destination that has any shows them. */
+/** The slots of a list, as its first destination that has any shows them. */
 function heldSlots(
   { destinations, endpoints }: EndpointList,
   held: HeldElements,
@@ -311,7 +311,7 @@ const DUPLICATES = "Wanted endpoints must differ from each other";
  * Slots 0 to n - 1 for n wanted endpoints. An endpoint keeps its slot if it can: a new one takes the place of one that
  * is gone, and what is beyond the end moves into what is still free.
  *
- * @param before index → endpoint as it was; `undefined` where nothing is
+ * @param before slot → former endpoint; `undefined` where it is empty
  * @param wanted no two the same
  */
 export function assignSlots(

@@ -192,8 +192,8 @@ function groups(bytes: readonly number[]): string {
 }
 
 /**
- * What the changed Services want (all of them for `"all"`), by name, and no rules. Traffic policies do not apply: the client is this
- * node, which need not be one of the cluster.
+ * Portals of the changed Services (all of them for `"all"`), by name, and no rules. Traffic policies do not
+ * apply: the client is this node, which need not be one of the cluster.
  */
 export function planListening(state: ProxyState, changed: Changed, range: Cidr): UserspacePlan<Opening> {
   const steps = planServicesInSteps(

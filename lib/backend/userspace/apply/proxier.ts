@@ -56,7 +56,7 @@ export interface UserspaceProxierOptions {
   readonly iptables: Iptables;
   readonly settings: UserspaceSettings;
   readonly portals: Portals;
-  /** Removes tracked UDP flows that rules lead elsewhere now. */
+  /** Removes tracked UDP flows that rules redirect elsewhere now. */
   readonly staleUdp: StaleUdp;
   /** Addresses of all interfaces of the node, both families. */
   readonly interfaceIps: () => readonly string[];
@@ -72,7 +72,7 @@ interface Planned {
   readonly moved: readonly UdpDestination[];
 }
 
-/** One family. */
+/** Proxier of userspace mode for one family. */
 export class UserspaceProxier extends Proxier<UserspaceSettings, IptablesStore> {
   readonly #options: UserspaceProxierOptions;
   readonly #own: OwnRules;
@@ -137,7 +137,7 @@ export class UserspaceProxier extends Proxier<UserspaceSettings, IptablesStore> 
     const steps = fullSyncInSteps({ ...rules, all: true }, held, { family: this.family });
     const { transaction, store } = await inTurns(steps, { turnMs: TURN_MS });
     this.#wanted = store;
-    // The other one's rules stay.
+    // The rules of the other kproxy stay.
     if (isLeft) await portals.closeUnused(plan, true);
     else {
       await this.#write({ plan, transaction, moved }, true);

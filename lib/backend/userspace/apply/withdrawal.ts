@@ -98,7 +98,7 @@ export class Withdrawal {
   }
 }
 
-/** Lets tracked flows begin anew, by the rules that are in force. */
+/** Deletes tracked flows, so that they begin anew by the rules in force. */
 export class StaleUdp {
   readonly #conntrack: Conntrack;
   readonly #family: IpFamily;
@@ -111,7 +111,7 @@ export class StaleUdp {
     this.#log = log;
   }
 
-  /** Never rejects: flows that stay end by themselves once they are idle. */
+  /** Deletes tracked flows. Never rejects: those that stay end by themselves once they are idle. */
   async remove(destinations: readonly UdpDestination[]): Promise<void> {
     if (destinations.length === 0) return;
     const [family, log] = [this.#family, this.#log];

@@ -26,7 +26,7 @@ export interface Place {
   readonly isOfOneFamily?: boolean;
 }
 
-/** A kernel that gives an ephemeral port of one protocol may refuse it for the other; so many are tried. */
+/** Most ephemeral ports that are tried: a kernel that gives one for one protocol may refuse it for the other. */
 const MOST_TRIES = 64;
 
 /**

@@ -14,9 +14,9 @@ type Pipe = Pick<Deno.Conn, "read" | "write" | "closeWrite" | "close">;
 
 /** Buffer in which each direction waits, an Ethernet packet: most connections of a node are silent most of the time. */
 const SMALL_BYTES = 1_536;
-/** As much as a socket yields at once when bytes flow. */
+/** Large buffer: as much as a socket yields at once when bytes flow. */
 const LARGE_BYTES = 64 * 1024;
-/** So many directions (8 MiB) may have a large buffer at a time, because they may have to wait with it. */
+/** Most directions with a large buffer at a time (8 MiB), because they may have to wait with it. */
 const MOST_LARGE = 128;
 
 /** The buffers of all exchanges. */

@@ -35,7 +35,7 @@ class UdpSession extends Session {
 /** Bytes that one socket may hold for a network that does not take them; what is more is lost, as UDP may be. */
 const MAX_UNSENT_BYTES = 1024 * 1024;
 
-/** So many sessions end in one turn, because closing a socket takes its time; others have theirs in between. */
+/** Most sessions that end in one turn, because closing a socket takes time; other tasks have their turn in between. */
 const MOST_AT_ONCE = 32;
 const TURN_MS = 10;
 
