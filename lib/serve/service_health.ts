@@ -54,7 +54,7 @@ interface Place {
 }
 
 const RETRY_MS = 30_000;
-/** Most open connections of all health check node ports: those of a few load balancers. */
+/** Each port has as many connections of its own: those of a few load balancers. */
 const LANE = { server: "service-health", most: 32 };
 
 /**
@@ -235,7 +235,8 @@ export class ServiceHealthServers {
         onConflict?.({ service, port, message: `cannot accept connections: ${errorText(error)}` });
       },
       pool,
-      lane: LANE,
+      // A lane of its own: clients of one Service never take the connections of another.
+      lane: { ...LANE },
     });
   }
 

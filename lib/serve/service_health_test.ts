@@ -360,6 +360,23 @@ Deno.test("a port that would leave too few descriptors for the tools is not open
   }, { pool });
 });
 
+Deno.test("connections to the port of one Service take none from another's", async () => {
+  await withServers(async ({ ipv4 }) => {
+    const [first, second] = [freePort(), freePort()];
+    await ipv4.service("api", first).service("web", second).sync(true);
+    const open = await Promise.all(
+      Array.from({ length: 32 }, () => Deno.connect({ hostname: "127.0.0.1", port: first })),
+    );
+    assertEquals(await ask(second), [503, 0]);
+    const answers = await Promise.all(open.map(async (connection) => {
+      using _connection = connection;
+      await connection.write(new TextEncoder().encode("GET / HTTP/1.0\r\n\r\n"));
+      return await connection.read(new Uint8Array(512));
+    }));
+    assertEquals(answers.filter((bytes) => bytes === null), []);
+  });
+});
+
 const PURE = { permissions: "none" } as const;
 const INTERFACE_IPS = ["127.0.0.1", "10.0.0.5", "192.0.2.7", "::1", "fd00::5", "fe80::1%eth0"];
 const NODE: NodeObject = {
