@@ -68,6 +68,8 @@ const SIGNALS: Readonly<Record<number, string>> = {
 
 /** The program is missing, or may not be started. */
 const MISSING_CODE = -1;
+/** Exit status of a program whose libraries cannot be loaded (ld.so). */
+const LOADER_FAILED = 127;
 /** The program exists, but the machine could not start it. */
 export const NOT_STARTED_CODE = -2;
 
@@ -108,6 +110,8 @@ export class ExecError extends Error {
 
   /** True if the object named in the command does not exist (chain, rule, set, table), by the tools' errors. */
   isNotFound(): boolean {
+    // A missing library is a missing file, too. Then the loader ends the program.
+    if (this.code === LOADER_FAILED) return false;
     // The netfilter tools never call setlocale, so matching their text is safe.
     return /No chain\/target\/match by that name|No such file or directory|does a matching rule exist|does not exist/
       .test(this.stderr);

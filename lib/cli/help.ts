@@ -86,8 +86,7 @@ export const COMMAND_DOCS: Readonly<Record<CommandName, CommandDoc>> = {
     text: [
       "Needs neither root nor an API server and changes nothing. With --family=ipv4 the text is one that iptables-restore " +
       "loads, with --family=ipv6 one for ip6tables-restore; of two families each follows a comment. What run reads from the " +
-      "node is assumed: iptables with --random-fully, and packets outside the TCP window invalid unless " +
-      "conntrack.tcpBeLiberal is set.",
+      "node is assumed: packets outside the TCP window are invalid unless conntrack.tcpBeLiberal is set.",
     ],
   },
   "status": {

@@ -142,7 +142,12 @@ export class Nft {
    * @throws {ExecError} if it cannot be listed
    */
   async listTable(family: NftFamily, name: string, entries: number = 0): Promise<ListedTable | null> {
-    return await this.#read(new NftTableReader(), ["-a", "list", "table", family, name], entries);
+    try {
+      return await this.#read(new NftTableReader(), ["-a", "list", "table", family, name], entries);
+    } catch (error) {
+      if (error instanceof ExecError && error.isNotFound()) return null;
+      throw error;
+    }
   }
 
   /**
@@ -155,7 +160,7 @@ export class Nft {
   async listRules(family: NftFamily, name: string): Promise<ListedTable | null> {
     const reader = new NftTableReader(`${family} ${name}`);
     const table = await this.#read(reader, ["-t", "-a", "list", "ruleset", family]);
-    return table?.name === "" ? null : table;
+    return table.name === "" ? null : table;
   }
 
   /**
@@ -188,17 +193,15 @@ export class Nft {
     }
   }
 
-  /** Reads a list while it is printed; null if nft reports that the listed object does not exist. */
-  async #read(reader: NftTableReader, args: readonly string[], entries = 0): Promise<ListedTable | null> {
+  /** Reads a list while it is printed. */
+  async #read(reader: NftTableReader, args: readonly string[], entries = 0): Promise<ListedTable> {
     const argv = ["nft", ...args];
     const onStdout = (bytes: Uint8Array): void => reader.write(bytes);
     const { code, stdout, stderr } = await this.#exec.run(argv, { entries, onStdout });
     // Fakes of programs print everything at once.
     reader.text(stdout);
     if (code === 0) return reader.end();
-    const error = new ExecError(argv, code, stderr);
-    if (error.isNotFound()) return null;
-    throw error;
+    throw new ExecError(argv, code, stderr);
   }
 
   #print(args: readonly string[], options?: ExecOptions): Promise<string> {

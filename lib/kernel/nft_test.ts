@@ -1,6 +1,6 @@
-import { assertEquals, assertStringIncludes } from "@std/assert";
+import { assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { ExecError } from "../errors.ts";
-import { alreadyExists, describeNftFailure, nftErrors, nftFailureKind } from "./nft.ts";
+import { alreadyExists, describeNftFailure, Nft, nftErrors, nftFailureKind } from "./nft.ts";
 
 const ARGV = ["nft", "-f", "-"];
 const TWO = `/dev/stdin:2:39-56: Error: Could not process rule: File exists
@@ -68,4 +68,24 @@ Deno.test({
     assertStringIncludes(described, "bad");
     assertEquals(described.length < 350, true, described);
   },
+});
+
+Deno.test("a table is missing only if nft says so: a library or a list that is missing is a failure", {
+  permissions: "none",
+}, async () => {
+  const nftThat = (code: number, stderr: string): Nft =>
+    new Nft({ run: () => Promise.resolve({ code, stdout: "", stderr }) });
+  const missing = nftThat(
+    1,
+    "Error: No such file or directory\nlist table ip kproxy\n              ^^^^^^\n",
+  );
+  assertEquals(await missing.listTable("ip", "kproxy"), null);
+  await assertRejects(() => missing.listRules("ip", "kproxy"), ExecError);
+  const broken = nftThat(
+    127,
+    "nft: error while loading shared libraries: libnftables.so.1: " +
+      "cannot open shared object file: No such file or directory\n",
+  );
+  await assertRejects(() => broken.listTable("ip", "kproxy"), ExecError);
+  await assertRejects(() => broken.hasTable("ip", "kproxy"), ExecError);
 });

@@ -199,7 +199,6 @@ const LARGE_CLUSTER_ENDPOINTS = 1000;
 /** Drives the syncs of one family; the caller runs one at a time. */
 export class Reconciler {
   readonly #options: ReconcilerOptions;
-  #uncommitted = new Set<NamespacedName>();
   #triggerTimesMs: number[] = [];
   #udpEndpointsChanged = false;
   #udpServicesChanged = false;
@@ -228,9 +227,8 @@ export class Reconciler {
   async reconcile(): Promise<boolean> {
     const { tracker, proxier, observer, nowMs } = this.#options;
     const startMs = nowMs();
-    const { state, updatedServices, triggerTimesMs, ...udp } = tracker.checkout();
+    const { state, updatedServices: changed, triggerTimesMs, ...udp } = tracker.checkout();
     observer.begun?.({ family: proxier.family });
-    for (const service of updatedServices) this.#uncommitted.add(service);
     this.#triggerTimesMs.push(...triggerTimesMs);
     this.#udpEndpointsChanged ||= udp.udpEndpointsChanged;
     this.#udpServicesChanged ||= udp.udpServicesChanged;
@@ -238,8 +236,6 @@ export class Reconciler {
     const full = this.#fullSyncNeeded || this.#hourlySyncDue(state, startMs);
     // Taken over before the await: a full sync asked for while this one runs must not be forgotten.
     this.#fullSyncNeeded = false;
-    const changed = this.#uncommitted;
-    this.#uncommitted = new Set();
     try {
       if (nowMs() - startMs >= TURN_MS) await yieldToOthers();
       const report = await proxier.sync({ state, changed: full ? "all" : changed });
@@ -265,7 +261,6 @@ export class Reconciler {
       return full || report.commands > 0 || outcome.udpEndpointsChanged || outcome.udpServicesChanged;
     } catch (cause) {
       this.#fullSyncNeeded = true;
-      for (const service of changed) this.#uncommitted.add(service);
       const error = cause instanceof SyncError
         ? cause
         : new SyncError("sync", "apply", cause instanceof Error ? cause.message : String(cause), { cause });

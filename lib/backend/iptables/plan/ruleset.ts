@@ -71,8 +71,6 @@ export interface IptablesOptions extends FamilySettings {
   readonly localhostNodePorts: boolean;
   /** Result of `matchingNodeIps`; not read if `nodePortAddresses.matchAll`. */
   readonly nodePortIps: readonly string[];
-  /** The node's own address of this family. */
-  readonly nodeIp: string;
   /** False if `nf_conntrack_tcp_be_liberal` is set, so that no packet is dropped for being INVALID. */
   readonly dropInvalid: boolean;
   /** True if rules may add to the kernel's counters {@linkcode COUNTERS}, as kube-proxy's do since 1.32. */

@@ -250,7 +250,7 @@ const DEFAULT_SCHEDULER = "rr";
 
 /** All of the options that neither the tools' versions, the kernel nor the node's devices decide. */
 export type ConfiguredIpvs =
-  & Omit<IpvsOptions, "randomFully" | "schedulers" | "nodePortIps" | "hostIps">
+  & Omit<IpvsOptions, "schedulers" | "nodePortIps" | "hostIps">
   & {
     readonly nodePortAddresses: NodePortAddresses;
   };
