@@ -56,10 +56,18 @@ export async function readDeviceSettings(exec: Exec): Promise<ReadonlyMap<string
   return parseDeviceSettings(await runOk(exec, ["ip", "-json", "netconf"]));
 }
 
-/** Routes of a family's main table. */
-export async function readRoutes(exec: Exec, family: IpFamily): Promise<readonly Route[]> {
+/**
+ * Routes of a family's main table.
+ *
+ * @param which words of `ip route` that select some: a router's table has a million
+ */
+export async function readRoutes(
+  exec: Exec,
+  family: IpFamily,
+  which: readonly string[] = [],
+): Promise<readonly Route[]> {
   const option = family === "IPv6" ? ["-6"] : [];
-  return parseRoutes(await runOk(exec, ["ip", "-json", ...option, "route"]), family);
+  return parseRoutes(await runOk(exec, ["ip", "-json", ...option, "route", ...which]), family);
 }
 
 /** Kind of a device (`dummy`, `veth`, …; `""`: hardware), or null if there is none of this name. */

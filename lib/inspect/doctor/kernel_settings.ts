@@ -197,9 +197,9 @@ function checkConnReuse(found: string | null, release: string | null): Finding {
 export async function readLinksAndRoutes(exec: Exec) {
   const [links, ...routes] = await Promise.all([
     readLinks(exec),
-    readRoutes(exec, "IPv4"),
+    readRoutes(exec, "IPv4", ["show", "default"]),
     // Without IPv6 in the kernel `ip` fails: there is no route.
-    readRoutes(exec, "IPv6").catch(() => []),
+    readRoutes(exec, "IPv6", ["show", "default"]).catch(() => []),
   ]);
   const defaults = routes.flat().filter(({ family, network }) => network === DEFAULT_NETWORK[family]);
   return { links, uplinks: [...new Set(defaults.flatMap(({ devices }) => devices))] };

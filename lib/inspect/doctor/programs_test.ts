@@ -17,7 +17,7 @@ const GOOD: readonly (readonly [commandLine: string, stdout: string])[] = [
   ["nft -y list chains", ""],
   ["nft -c -f -", "whatever"],
   ["ip -json -details link", '[{"ifindex":1}]\n'],
-  ["ip -4 -json route show default", "[ ]\n"],
+  ["ip -json route show default", "[ ]\n"],
   ["sysctl net.ipv4.ip_forward", "net.ipv4.ip_forward = 1\n"],
   ["ip -json netconf", '[{"family":"inet","interface":"lo"}]'],
   ["ipvsadm -Ln", "IP Virtual Server version 1.2.1 (size=4096)\nProt LocalAddress:Port\n"],
