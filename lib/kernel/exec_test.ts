@@ -271,7 +271,9 @@ Deno.test("a program that is given much to read has more time", async () => {
     return setTimer(run, ms);
   }) as typeof setTimeout;
   try {
-    await systemExec.run(["sh", "-c", "cat >/dev/null"], { stdin: "x".repeat(10_000_000) });
+    await systemExec.run(["sh", "-c", "cat >/dev/null"], {
+      stdin: () => Array(10).fill("x".repeat(1_000_000)),
+    });
   } finally {
     globalThis.setTimeout = setTimer;
   }

@@ -248,7 +248,7 @@ export class ChangeTracker {
 
   #judgeSize(name: NamespacedName): void {
     const ports = this.#pendingServices.get(name) ?? this.#declared(name);
-    const problem = ports.length === 0 ? null : sizeProblem(ports, this.#slices.listed(name));
+    const problem = ports.length === 0 ? null : sizeProblem(ports, this.#slices.listed(name, ports));
     if (problem !== null) {
       this.#tooLarge.set(name, ports);
       this.#state.tooLarge.set(name, problem);

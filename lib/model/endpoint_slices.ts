@@ -5,7 +5,7 @@
  */
 import { makeEndpoint } from "./endpoint.ts";
 import { parseIp, specialUse } from "./ip.ts";
-import { compareBytes, namespacedName, servicePortKey } from "./names.ts";
+import { compareBytes, namespacedName } from "./names.ts";
 import type { EndpointSlice, IpFamily, NamespacedName, SliceEndpoint, SlicePort } from "./objects.ts";
 import { tight } from "../text/kept.ts";
 import { own, sentence } from "../text/quote.ts";
@@ -80,11 +80,12 @@ export class EndpointSliceCache {
     return changed;
   }
 
-  /** Number of endpoints that a Service's slices list on each port, duplicates included; it makes no `Endpoint`. */
-  listed(service: NamespacedName): ReadonlyMap<ServicePortKey, number> {
+  /** Number of endpoints that a Service's slices list on each of these ports, duplicates included; it makes no `Endpoint`. */
+  listed(service: NamespacedName, declared: readonly ServicePort[]): ReadonlyMap<ServicePortKey, number> {
+    const wanted = byName(declared);
     const counts = new Map<ServicePortKey, number>();
     for (const { ports, endpoints } of this.#slicesOf(service)) {
-      for (const { key } of usablePorts(service, ports, () => true)) {
+      for (const { key } of usablePorts(ports, wanted)) {
         counts.set(key, (counts.get(key) ?? 0) + endpoints.length);
       }
     }
@@ -106,12 +107,11 @@ export class EndpointSliceCache {
     declared: readonly ServicePort[],
     unreachable: Map<string, string> = new Map(),
   ): EndpointsByPort {
-    const wanted = new Set(declared.map(({ key }) => key));
-    const isWanted = (key: ServicePortKey): boolean => wanted.has(key);
+    const wanted = byName(declared);
     const byPort = new Map<ServicePortKey, Endpoint[]>();
     const slices = declared.length === 0 ? NO_SLICES : this.#slicesOf(service);
     const sorted = slices.toSorted((left, right) => compareBytes(left.name, right.name));
-    for (const slice of sorted) this.#collect(service, slice, { isWanted, byPort, unreachable });
+    for (const slice of sorted) this.#collect(slice, { wanted, byPort, unreachable });
     const result: Map<ServicePortKey, readonly Endpoint[]> = byPort;
     for (const [key, endpoints] of byPort) result.set(key, sortedWithoutDuplicates(endpoints));
     return result;
@@ -155,12 +155,11 @@ export class EndpointSliceCache {
   }
 
   #collect(
-    service: NamespacedName,
     slice: EndpointSlice,
-    { isWanted, byPort, unreachable }: Collected,
+    { wanted, byPort, unreachable }: Collected,
   ): void {
     const reportProblem = problemReporter(`EndpointSlice ${slice.namespace}/${slice.name}`, this.#report);
-    const ports = usablePorts(service, slice.ports, isWanted, reportProblem);
+    const ports = usablePorts(slice.ports, wanted, reportProblem);
     if (ports.length === 0) return;
     for (const source of slice.endpoints) {
       const ip = parseIp(source.address);
@@ -201,7 +200,7 @@ function withChanges(
 
 /** Collects the endpoints of one Service's slices. */
 interface Collected {
-  readonly isWanted: (key: ServicePortKey) => boolean;
+  readonly wanted: ReadonlyMap<string, readonly ServicePort[]>;
   readonly byPort: Map<ServicePortKey, Endpoint[]>;
   readonly unreachable: Map<string, string>;
 }
@@ -246,11 +245,15 @@ function sameSliceEndpoint(left: SliceEndpoint, right: SliceEndpoint): boolean {
     sameTexts(left.zoneHints, right.zoneHints) && sameTexts(left.nodeHints, right.nodeHints);
 }
 
+/** Ports by their names: to make the keys of all 20,000 ports that a slice may have would cost a second. */
+function byName(declared: readonly ServicePort[]): ReadonlyMap<string, readonly ServicePort[]> {
+  return Map.groupBy(declared, ({ portName }) => portName);
+}
+
 /** Slice ports that are wanted, each key and number once. */
 function usablePorts(
-  service: NamespacedName,
   ports: readonly SlicePort[],
-  isWanted: (key: ServicePortKey) => boolean,
+  wanted: ReadonlyMap<string, readonly ServicePort[]>,
   reportProblem: ReportProblem = () => {},
 ): readonly { readonly key: ServicePortKey; readonly number: number }[] {
   const known = new Set<string>();
@@ -260,8 +263,8 @@ function usablePorts(
     if (number === null || number === 0) {
       return reportProblem(sentence`ports[${index}] has no port number; it is skipped`);
     }
-    const key = servicePortKey(service, name, protocol);
-    if (!isWanted(key)) return;
+    const key = wanted.get(name)?.find((port) => port.protocol === protocol)?.key;
+    if (key === undefined) return;
     const identity = `${key} ${number}`;
     if (known.has(identity)) return;
     known.add(identity);

@@ -13,6 +13,7 @@ import { errorText, type Logger, type Verbosity } from "../observe/log.ts";
 import type { ReloadRecord } from "../observe/metrics_kproxy.ts";
 import type { ProxyServer } from "./proxy_server.ts";
 import type { OtherModesCleanup } from "./other_modes.ts";
+import { FolderWatch, parentOf } from "../source/files/folder_watch.ts";
 import { type Clock, systemClock } from "../kernel/clock.ts";
 import type { Exec } from "../kernel/exec.ts";
 import { DISABLE_IPV6, readSysctls } from "../kernel/sysctl.ts";
@@ -116,23 +117,30 @@ function logTaken(log: Logger, file: string, fields: readonly string[]): void {
 export interface ConfigWatchOptions {
   readonly file: ConfigFile;
   readonly log: Logger;
-  /** How long the file must be quiet before it is read. @default {300} */
+  /** How long the folder must be quiet before the file is read. @default {300} */
   readonly debounceMs?: number;
-  /** Interval between checks of the file. @default {500} */
+  /** The file is read this often even if no change is seen: a link may lead to another folder. @default {5000} */
   readonly pollMs?: number;
 }
 
-/** Reads the file regularly, also behind a link, and compares its bytes: only other content is a change. */
-export class ConfigWatch {
+/**
+ * Watches the file's folder, so that edits, renames into place and a ConfigMap's `..data` link are all seen, and compares bytes,
+ * so that nothing else is.
+ */
+export class ConfigWatch implements AsyncDisposable {
   readonly #options: ConfigWatchOptions;
+  readonly #watch: FolderWatch;
   #bytes: Uint8Array;
   #problem = "";
-  /** Aborted when an operator requests a check (SIGHUP), whose outcome is logged. */
-  #asked = new AbortController();
+  #hasLooked = false;
+  /** An operator asked for a read (SIGHUP), and the outcome is logged. */
+  #isAsked = false;
 
   constructor(options: ConfigWatchOptions) {
+    const { file, log, debounceMs = 300, pollMs = 5_000 } = options;
     this.#options = options;
-    this.#bytes = options.file.bytes;
+    this.#bytes = file.bytes;
+    this.#watch = new FolderWatch({ folders: [parentOf(file.path)], debounceMs, pollMs, log });
   }
 
   /**
@@ -140,24 +148,35 @@ export class ConfigWatch {
    * is none (a pipe) is no other content.
    */
   async next(signal: AbortSignal): Promise<ConfigFile | null> {
-    const { file: { path }, pollMs = 500 } = this.#options;
-    for (;; await systemClock.sleep(pollMs, AbortSignal.any([signal, this.#asked.signal]))) {
-      const isAsked = this.#asked.signal.aborted;
-      const bytes = await this.#read(isAsked);
-      // What this read found is for the next call.
-      if (signal.aborted) return null;
-      if (isAsked) this.#asked = new AbortController();
-      if (bytes !== null && !sameBytes(bytes, this.#bytes)) {
-        this.#bytes = bytes;
-        return { path, bytes };
+    for (;;) {
+      // What was written before the watch began is only seen by reading.
+      if (this.#hasLooked && await this.#watch.next(signal) === null) return null;
+      this.#hasLooked = true;
+      const bytes = await this.#read();
+      if (signal.aborted) {
+        // What this read found is for the next call.
+        this.#hasLooked = false;
+        return null;
       }
-      if (isAsked && bytes !== null) this.#logUnchanged();
+      const isAsked = this.#isAsked;
+      this.#isAsked = false;
+      if (bytes === null || sameBytes(bytes, this.#bytes)) {
+        if (isAsked && bytes !== null) this.#logUnchanged();
+        continue;
+      }
+      this.#bytes = bytes;
+      return { path: this.#options.file.path, bytes };
     }
   }
 
-  /** Has the file read at once; the log says if it is unchanged. */
+  /** Has the file read soon, whether the folder has changed or not; the log says if it is as it was. */
   look(): void {
-    this.#asked.abort();
+    this.#isAsked = true;
+    this.#watch.touch(this.#options.file.path);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#watch[Symbol.asyncDispose]();
   }
 
   #logUnchanged(): void {
@@ -165,14 +184,13 @@ export class ConfigWatch {
     log.info("Configuration file has not changed", { file: file.path });
   }
 
-  /** Content of the file; null if it cannot be read, or is being written. */
-  async #read(isAsked: boolean): Promise<Uint8Array | null> {
-    const { file: { path }, log, debounceMs = 300 } = this.#options;
+  async #read(): Promise<Uint8Array | null> {
+    const { file: { path }, log } = this.#options;
     try {
+      await this.#watch.refresh();
       // Reading a pipe would wait for a writer.
-      const { isFile, mtime } = await Deno.stat(path);
-      const isQuiet = Math.abs(Date.now() - (mtime?.getTime() ?? 0)) >= debounceMs;
-      const bytes = isFile && (isQuiet || isAsked) ? await Deno.readFile(path) : null;
+      const { isFile } = await Deno.stat(path);
+      const bytes = isFile ? await Deno.readFile(path) : null;
       this.#problem = "";
       return bytes;
     } catch (error) {
@@ -220,7 +238,7 @@ export async function untilIpv6IsOn(
   return false;
 }
 
-/** True if the sysctl switches IPv6 off, or cannot be read now: it did so before. */
+/** True if the sysctl says so, or cannot be read now: it said so before. */
 async function isIpv6Off(exec: Exec, signal: AbortSignal): Promise<boolean> {
   try {
     return (await readSysctls(exec, [DISABLE_IPV6])).get(DISABLE_IPV6) !== "0";

@@ -9,6 +9,7 @@ const decoder = new TextDecoder();
 async function withConfig(
   work: (folder: string, watch: ConfigWatch, warnings: string[]) => Promise<void>,
   place: (folder: string) => Promise<void> = (folder) => Deno.writeTextFile(`${folder}/config.yaml`, "a"),
+  pollMs = 10_000,
 ): Promise<void> {
   const folder = await Deno.makeTempDir({ prefix: "kproxy-config-" });
   const warnings: string[] = [];
@@ -22,7 +23,7 @@ async function withConfig(
     await place(folder);
     const path = `${folder}/config.yaml`;
     const file = { path, bytes: await Deno.readFile(path) };
-    const watch = new ConfigWatch({ file, log, debounceMs: 40, pollMs: 50 });
+    await using watch = new ConfigWatch({ file, log, debounceMs: 40, pollMs });
     await work(folder, watch, warnings);
   } finally {
     await Deno.remove(folder, { recursive: true });
@@ -108,6 +109,8 @@ Deno.test("a file that is gone is said once and is no change, its return is comp
       await Deno.writeTextFile(`${folder}/config.yaml`, "b");
       assertEquals(await nextText(watch), "b");
     },
+    undefined,
+    50,
   );
 });
 
@@ -124,6 +127,7 @@ Deno.test("a change behind a link to another folder is seen by polling", async (
         await Deno.writeTextFile(`${elsewhere}/real.yaml`, "a");
         await Deno.symlink(`${elsewhere}/real.yaml`, `${folder}/config.yaml`);
       },
+      60,
     );
   } finally {
     await Deno.remove(elsewhere, { recursive: true });
@@ -139,5 +143,7 @@ Deno.test("a FIFO beside the file keeps no change from being seen", async () => 
         assertEquals(await nextText(watch), text);
       }
     },
+    undefined,
+    200,
   );
 });

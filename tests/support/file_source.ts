@@ -84,7 +84,7 @@ export async function withSource(
     const source = new FileSource({
       paths: paths.map((path) => path === "-" ? path : path === "." ? folder : `${folder}/${path}`),
       log,
-      pollMs: 50,
+      pollMs: 60_000,
       ...options,
     });
     const running = source.run(handler, abort.signal);

@@ -81,7 +81,7 @@ async function runProxyServers(
   const planned = planProxyServer(config, resources);
   const { log, node } = planned;
   log.info("Starting", { version: versionLine(), mode: config.mode, node });
-  const watch = file === null ? null : new ConfigWatch({ file, log });
+  await using watch = file === null ? null : new ConfigWatch({ file, log });
   const onHangUp = (): void => {
     log.info("Reading the configuration file again", { signal: "SIGHUP" });
     watch?.look();

@@ -3,16 +3,16 @@
  *
  * @module
  */
-import { inTurns, systemClock, within } from "../../kernel/clock.ts";
+import { inTurns, Mutex, within } from "../../kernel/clock.ts";
 import { toEnd } from "../../text/steps.ts";
 import type { ApiObject } from "../../model/objects.ts";
 import { type Logger, silentLogger } from "../../observe/log.ts";
 import {
+  type BadEntry,
   classifyPaths,
   decodeText,
   type FileCheck,
   type FoundFile,
-  type FoundFiles,
   listFiles,
   type ManifestPath,
   orderPrefix,
@@ -21,6 +21,7 @@ import {
   readStdin,
   STDIN_PATH,
 } from "./manifest_files.ts";
+import { FolderWatch, parentOf } from "./folder_watch.ts";
 import { type ForeignObjects, type ManifestFile, ManifestStore } from "./manifest_store.ts";
 import { type Manifest, readingOf, readManifest, refusingOwnIps } from "../decode/manifest_text.ts";
 import type { Rejection, ResourceEventHandler, ResourceKind, Source, SourceEvent } from "../source.ts";
@@ -32,7 +33,7 @@ export interface FileSourceOptions {
   readonly log: Logger;
   /** How long files must be quiet before they are read. @default {30} */
   readonly debounceMs?: number;
-  /** Interval between checks of the files; longer for more than three, at most 5 s. @default {50} */
+  /** @default {5000} */
   readonly pollMs?: number;
   /** How long a file that had objects may be empty before that is believed: many tools truncate, then write. @default {1000} */
   readonly emptyGraceMs?: number;
@@ -47,16 +48,10 @@ export interface FileSourceOptions {
   readonly stdin?: ReadableStream<Uint8Array>;
 }
 
-interface ReadFile {
-  /** The file as it was listed. */
+interface KnownFile {
   readonly file: FoundFile;
-  /** Time when reading began, in milliseconds since the epoch. */
-  readonly readMs: number;
-  /** Content of the file; undefined if it could not be read, or is broken and so not kept. */
+  /** Text of the file; undefined if it could not be read. */
   readonly text: string | undefined;
-}
-
-interface KnownFile extends ReadFile {
   /** Manifest of the last content that was not broken. */
   readonly manifest: Manifest | undefined;
   /** Since when (milliseconds, monotonic) it has been empty, as long as its former objects stay. */
@@ -65,28 +60,23 @@ interface KnownFile extends ReadFile {
 
 /** A file that is being read. */
 interface Reading {
-  readonly read: ReadFile;
+  readonly file: FoundFile;
   /** Aborts if the file is gone, or may not be read any more. */
   readonly end: AbortController;
-  /** The manifest, or why the file cannot be read; null once `end` aborts. */
-  readonly done: Promise<Manifest | string | null>;
-  isDone: boolean;
+  /** The file changed meanwhile: it is read again afterwards, so that one that changes all the time comes to its end, too. */
+  isStale: boolean;
+  /** True: other files no longer wait for it. */
+  isLong: boolean;
+  /** Resolves when its content is in force, or refused. */
+  done: Promise<void>;
 }
 
 /** Longest work on a file before other tasks have their turn. */
 const TURN_MS = 5;
 /** How long other files wait for one that is being read. */
 const SHORT_MS = 200;
-/** Reading time after which a file is named in the log. */
+/** A file that takes longer is named in the log. */
 const LONG_MS = 5_000;
-
-/** Debounce times after which files are read even if they still change. */
-const MAX_DEBOUNCES = 10;
-/** Checking a file takes some 40 µs: a third of a percent of a processor is enough. */
-const REST_MS_PER_FILE = 15;
-/** Rest between checks as a multiple of the quickest one: a slow machine checks less often, however few files. */
-const REST_PER_LOOK = 30;
-const MAX_REST_MS = 5_000;
 
 const KINDS: readonly ResourceKind[] = ["services", "endpointslices", "nodes"];
 
@@ -107,8 +97,9 @@ export class FileSource implements Source {
   readonly #known = new Map<string, KnownFile>();
   /** Files that are being read, by their `order`. */
   readonly #readings = new Map<string, Reading>();
+  /** Held while the store is changed or checked out. */
+  readonly #lock = new Mutex();
   #gone: ReadonlySet<number> = new Set();
-  #shortestLookMs = Infinity;
   #end: AbortSignal = new AbortController().signal;
 
   constructor(options: FileSourceOptions) {
@@ -118,24 +109,26 @@ export class FileSource implements Source {
   }
 
   async run(handler: ResourceEventHandler, signal: AbortSignal): Promise<void> {
+    const { log, debounceMs = 30, pollMs = 5000 } = this.#options;
     this.#end = signal;
     const paths = await classifyPaths(this.#options.paths);
     if (signal.aborted) return;
     await this.#takeStdin(paths, signal);
     if (signal.aborted) return;
-    await this.#look(paths);
+    const folders = [...new Set(paths.filter(isWatched).map(folderOf))];
+    await using watch = new FolderWatch({ folders, debounceMs, pollMs, log });
+    await watch.refresh();
+    await this.#scan(paths, watch, new Set());
     // The set of objects is complete only when every file is read.
     await this.#untilRead();
     if (signal.aborted) return;
-    await this.#takeReadings();
     await this.#deliver(handler, "Manifests read", KINDS.map((kind) => ({ type: "synced", kind })));
-    const { log, pollMs = 50 } = this.#options;
     for (;;) {
-      const restMs = Math.max(REST_MS_PER_FILE * this.#known.size, REST_PER_LOOK * this.#shortestLookMs);
-      await systemClock.sleep(Math.max(pollMs, Math.min(restMs, MAX_REST_MS)), signal);
-      if (signal.aborted) return await this.#untilRead();
+      const changed = await watch.next(signal);
+      if (changed === null) return await this.#untilRead();
       try {
-        await this.#look(paths);
+        await watch.refresh();
+        await this.#scan(paths, watch, changed);
       } catch (error) {
         log.error("Cannot look at the manifests, trying again", error, { source: this.name });
       }
@@ -162,49 +155,43 @@ export class FileSource implements Source {
     toEnd(this.#setting(stdinFile(index), readManifest(text)));
   }
 
-  /** Reads changed files, puts those that have been read into force, and forgets files that are gone. */
-  async #look(paths: readonly ManifestPath[]): Promise<void> {
-    const { files, gone } = await this.#quietFiles(paths);
+  async #scan(
+    paths: readonly ManifestPath[],
+    watch: FolderWatch,
+    changed: ReadonlySet<string>,
+  ): Promise<void> {
+    const { files, bad, gone } = await listFiles(paths);
     this.#noteGone(paths, gone);
-    for (const file of files) if (this.#isChanged(file)) await this.#read(file);
-    const seen = new Set(files.map(({ order }) => order));
+    const seen = new Set([...files, ...bad].map(({ order }) => order));
+    for (const entry of bad) await this.#noteBad(entry);
+    for (const file of files) {
+      const reading = this.#readings.get(file.order);
+      if (reading !== undefined && !reading.end.signal.aborted) {
+        reading.isStale ||= reading.file.signature !== file.signature || changed.has(file.baseName);
+        continue;
+      }
+      const known = this.#known.get(file.order);
+      const same = known !== undefined && known.file.signature === file.signature &&
+        !changed.has(file.baseName) && known.emptySinceMs === undefined;
+      if (!same) await this.#read(file, known, watch);
+    }
     const isGone = (order: string): boolean =>
       !seen.has(order) && !gone.some((index) => order.startsWith(orderPrefix(index)));
-    for (const order of this.#readings.keys()) if (isGone(order)) this.#stopReading(order);
-    await this.#takeReadings();
-    for (const [order, { file }] of this.#known) {
-      if (!isGone(order)) continue;
-      this.#known.delete(order);
-      this.#store.remove(file);
-    }
+    for (const [order, { end }] of this.#readings) if (isGone(order)) end.abort();
+    // Under the lock: by then `#known` has the file that an aborted reading was putting into force.
+    await this.#lock.run(() => {
+      for (const [order, { file }] of this.#known) {
+        if (!isGone(order)) continue;
+        this.#known.delete(order);
+        this.#store.remove(file);
+      }
+      return Promise.resolve();
+    });
   }
 
-  #stopReading(order: string): void {
-    this.#readings.get(order)?.end.abort();
-    this.#readings.delete(order);
-  }
-
-  /** Lists the files once all are quiet: none is read half-written, and files written together are read together. */
-  async #quietFiles(paths: readonly ManifestPath[]): Promise<FoundFiles> {
-    const { debounceMs = 30 } = this.#options;
-    for (let rounds = 0;; rounds++) {
-      const startMs = performance.now();
-      const found = await listFiles(paths);
-      this.#shortestLookMs = Math.min(this.#shortestLookMs, performance.now() - startMs);
-      // A file server may have another clock.
-      const quietMs = Math.abs(Date.now() - found.writtenMs);
-      if (quietMs >= debounceMs || rounds === MAX_DEBOUNCES || this.#end.aborted) return found;
-      await systemClock.sleep(debounceMs - quietMs, this.#end);
-    }
-  }
-
-  #isChanged(file: FoundFile): boolean {
-    const { order, signature, problem, settledMs } = file;
-    // A file that changes while it is read is read again afterwards, so that one that always changes is taken, too.
-    if (problem === null && this.#readings.has(order)) return false;
-    const known = this.#known.get(order);
-    return known === undefined || known.file.signature !== signature || known.emptySinceMs !== undefined ||
-      (known.text !== undefined && known.readMs < settledMs);
+  async #noteBad({ problem, ...entry }: BadEntry): Promise<void> {
+    this.#readings.get(entry.order)?.end.abort();
+    await this.#refuse({ ...entry, inode: "", signature: "" }, undefined, problem);
   }
 
   #noteGone(paths: readonly ManifestPath[], gone: readonly number[]): void {
@@ -216,72 +203,68 @@ export class FileSource implements Source {
     this.#gone = new Set(gone);
   }
 
-  async #read(file: FoundFile): Promise<void> {
-    const readMs = Date.now();
-    if (file.problem !== null) {
-      this.#stopReading(file.order);
-      return this.#refuse({ file, readMs, text: undefined }, file.problem);
-    }
+  async #read(file: FoundFile, known: KnownFile | undefined, watch: FolderWatch): Promise<void> {
     let text: string | undefined;
     try {
       text = await readStableText(file, this.#options.checkFile);
     } catch (error) {
       if (error instanceof Deno.errors.NotFound) return;
-      return this.#refuse({ file, readMs, text }, reasonOf(error));
+      return await this.#refuse(file, undefined, reasonOf(error));
     }
-    if (text === undefined) return;
-    const known = this.#known.get(file.order);
-    if (text === known?.text && known.emptySinceMs === undefined) {
-      this.#known.set(file.order, { ...known, file, readMs });
+    if (text === undefined) {
+      watch.touch(file.baseName);
       return;
     }
-    if (text.trim() === "" && this.#isBeingWritten(file, known)) return;
+    if (text === known?.text && known.emptySinceMs === undefined) {
+      this.#known.set(file.order, { ...known, file });
+      return;
+    }
+    if (text.trim() === "" && this.#isBeingWritten(file, known, watch)) return;
     const end = new AbortController();
-    const done = this.#parse(file, text, known?.manifest, AbortSignal.any([this.#end, end.signal]));
-    const reading: Reading = { read: { file, readMs, text }, end, done, isDone: false };
+    const reading: Reading = { file, end, isStale: false, isLong: false, done: Promise.resolve() };
     this.#readings.set(file.order, reading);
-    await within(done.finally(() => reading.isDone = true), SHORT_MS);
+    const signal = AbortSignal.any([this.#end, end.signal]);
+    reading.done = this.#take(file, text, known?.manifest, signal).finally(() => {
+      if (this.#readings.get(file.order) === reading) this.#readings.delete(file.order);
+      if (reading.isStale) watch.touch(file.baseName);
+      else if (reading.isLong) watch.wakeAfter(0);
+    });
+    reading.isLong = await within(reading.done.then(() => true), SHORT_MS) === null;
   }
 
-  async #parse(
+  /** Reads a text and puts its objects into force, unless `signal` aborts. */
+  async #take(
     file: FoundFile,
     text: string,
     previous: Manifest | undefined,
     signal: AbortSignal,
-  ): Promise<Manifest | string | null> {
+  ): Promise<void> {
     try {
       const steps = readingOf(text, { json: isJson(file), previous });
-      return await readInTurns(file.path, steps, this.#options.log, signal);
+      const manifest = await readInTurns(file.path, steps, this.#options.log, signal);
+      await this.#lock.run(async () => {
+        signal.throwIfAborted();
+        await inTurns(this.#setting(file, manifest), { turnMs: TURN_MS });
+        // A broken text may be very long, and is not needed again.
+        const isBroken = manifest.problem !== undefined;
+        this.#known.set(
+          file.order,
+          isBroken ? { file, text: undefined, manifest: previous } : { file, text, manifest },
+        );
+      });
     } catch (error) {
-      // Whatever the text holds, even if it is too long or too deep for the runtime: other files are not affected.
-      return signal.aborted ? null : reasonOf(error);
-    }
-  }
-
-  /** Puts files that have been read into force. */
-  async #takeReadings(): Promise<void> {
-    for (const [order, { read, done, isDone }] of this.#readings) {
-      if (!isDone) continue;
-      this.#readings.delete(order);
-      const manifest = await done;
-      if (manifest === null) continue;
-      if (typeof manifest === "string") {
-        this.#refuse(read, manifest);
-        continue;
-      }
-      await inTurns(this.#setting(read.file, manifest), { turnMs: TURN_MS });
-      const isBroken = manifest.problem !== undefined;
-      // A broken text may be very long, and is not needed again.
-      const kept = { text: undefined, manifest: this.#known.get(order)?.manifest };
-      this.#known.set(order, isBroken ? { ...read, ...kept } : { ...read, manifest });
+      // Whatever is in the text, such as one that is too long or too deep for the runtime: the other files go on.
+      if (!signal.aborted) await this.#refuse(file, text, reasonOf(error));
     }
   }
 
   /** Reports a file that cannot be read; the former content of the name stays in force. */
-  #refuse(read: ReadFile, reason: string): void {
-    const { file } = read;
-    this.#known.set(file.order, { ...read, manifest: this.#known.get(file.order)?.manifest });
-    this.#store.unreadable(file, reason);
+  async #refuse(file: FoundFile, text: string | undefined, reason: string): Promise<void> {
+    await this.#lock.run(() => {
+      this.#known.set(file.order, { file, text, manifest: this.#known.get(file.order)?.manifest });
+      this.#store.unreadable(file, reason);
+      return Promise.resolve();
+    });
   }
 
   *#setting(file: ManifestFile, manifest: Manifest): Generator<void, void> {
@@ -291,12 +274,14 @@ export class FileSource implements Source {
   }
 
   /** True as long as an empty file that had objects is given time to be filled. */
-  #isBeingWritten(file: FoundFile, known: KnownFile | undefined): boolean {
+  #isBeingWritten(file: FoundFile, known: KnownFile | undefined, watch: FolderWatch): boolean {
     if (known === undefined || (known.manifest?.items.length ?? 0) === 0) return false;
-    const { emptySinceMs = performance.now() } = known;
+    const nowMs = performance.now();
+    const emptySinceMs = known.emptySinceMs ?? nowMs;
     const { emptyGraceMs = 1000 } = this.#options;
-    if (performance.now() - emptySinceMs >= emptyGraceMs) return false;
+    if (nowMs - emptySinceMs >= emptyGraceMs) return false;
     this.#known.set(file.order, { ...known, file, emptySinceMs });
+    watch.wakeAfter(emptyGraceMs - (nowMs - emptySinceMs));
     return true;
   }
 
@@ -305,8 +290,9 @@ export class FileSource implements Source {
     message: string,
     synced: readonly SourceEvent[],
   ): Promise<void> {
-    const { events, rejections, foreign } = await inTurns(this.#store.checkout(), { turnMs: TURN_MS });
+    const changes = await this.#lock.run(() => inTurns(this.#store.checkout(), { turnMs: TURN_MS }));
     if (this.#end.aborted) return;
+    const { events, rejections, foreign } = changes;
     for (const { path, kind, count } of foreign) {
       this.#options.log.info("Manifest objects of a kind that is not read", { file: path, kind, count });
     }
@@ -322,6 +308,15 @@ export class FileSource implements Source {
     }, 1);
     handler.events(batch);
   }
+}
+
+function isWatched({ kind }: ManifestPath): boolean {
+  return kind !== "stdin";
+}
+
+function folderOf({ path, kind }: ManifestPath): string {
+  if (kind === "folder") return path;
+  return parentOf(path);
 }
 
 function isJson({ path }: ManifestFile): boolean {
@@ -394,12 +389,9 @@ export async function readManifests(
       store.set(stdinFile(stdinIndex), readManifest(await readStdin(options.stdin ?? Deno.stdin.readable))),
     );
   }
-  const { files } = await listFiles(classified);
+  const { files, bad } = await listFiles(classified);
+  for (const { problem, ...entry } of bad) store.unreadable(entry, problem);
   for (const file of files) {
-    if (file.problem !== null) {
-      store.unreadable(file, file.problem);
-      continue;
-    }
     try {
       const text = decodeText(await readBounded(file.path));
       toEnd(store.set(file, readManifest(text, { json: isJson(file) })));

@@ -3,7 +3,6 @@
  *
  * @module
  */
-import { within } from "../../kernel/clock.ts";
 import { GrowingBytes } from "../../text/bytes.ts";
 import type { ManifestFile } from "./manifest_store.ts";
 
@@ -50,55 +49,52 @@ async function statAtStart(path: string): Promise<Deno.FileInfo | undefined> {
   }
 }
 
-/** A directory entry, of any file type, with the name of a manifest. */
+/** A manifest file that exists now. */
 export interface FoundFile extends ManifestFile {
+  readonly baseName: string;
   /** Device and inode: the same for every name of one file. */
   readonly inode: string;
   /** Differs if the content may differ. */
   readonly signature: string;
-  /** Why it must not be read, e.g. `is a FIFO`; null if it may be. */
-  readonly problem: string | null;
-  /** Time of the last change, in milliseconds since the epoch. */
-  readonly writtenMs: number;
-  /**
-   * For content read from this time on (milliseconds since the epoch) every later change alters the signature: the
-   * runtime gives the time of a change in whole seconds (Deno 2.9.6).
-   */
-  readonly settledMs: number;
+}
+
+/** A file system entry with the name of a manifest that is no readable file. */
+export interface BadEntry extends ManifestFile {
+  readonly baseName: string;
+  /** Why it is not read, e.g. `is a FIFO`. */
+  readonly problem: string;
 }
 
 /** Result of {@linkcode listFiles}. */
 export interface FoundFiles {
   /** In order of precedence, each file once however many paths lead to it. */
   readonly files: readonly FoundFile[];
+  /** Entries that are skipped, and must be reported. */
+  readonly bad: readonly BadEntry[];
   /** Indices of the paths whose folders no longer exist. */
   readonly gone: readonly number[];
-  /** Latest change of any file or folder, in milliseconds since the epoch. */
-  readonly writtenMs: number;
 }
 
 /** Lists the files of all paths: `*.yaml *.yml *.json` directly in a folder, without hidden ones, or the file itself. */
 export async function listFiles(paths: readonly ManifestPath[]): Promise<FoundFiles> {
-  const files = new Map<string, FoundFile>();
+  const files: FoundFile[] = [];
+  const bad: BadEntry[] = [];
   const gone: number[] = [];
-  let writtenMs = 0;
+  const inodes = new Set<string>();
   for (const [index, path] of paths.entries()) {
-    if (path.kind === "stdin") continue;
-    const folder = await statOrUndefined(path.kind === "folder" ? path.path : parentOf(path.path));
-    writtenMs = Math.max(writtenMs, folder?.mtime?.getTime() ?? 0);
     const found = await listPath(path, orderPrefix(index));
     if (found === undefined) gone.push(index);
-    for (const file of found ?? []) {
-      if (!files.has(file.inode)) files.set(file.inode, file);
-      writtenMs = Math.max(writtenMs, file.writtenMs);
+    for (const entry of found ?? []) {
+      if ("problem" in entry) {
+        bad.push(entry);
+        continue;
+      }
+      if (inodes.has(entry.inode)) continue;
+      inodes.add(entry.inode);
+      files.push(entry);
     }
   }
-  return { files: [...files.values()], gone, writtenMs };
-}
-
-function parentOf(path: string): string {
-  const slash = path.lastIndexOf("/");
-  return slash < 0 ? "." : path.slice(0, slash) || "/";
+  return { files, bad, gone };
 }
 
 /** Prefix of the `order` of all files of the path with that index. */
@@ -106,8 +102,11 @@ export function orderPrefix(index: number): string {
   return `${String(index).padStart(6, "0")}/`;
 }
 
+type Entry = FoundFile | BadEntry;
+
 /** The files of one path, sorted by name; undefined if it was a folder and is gone. */
-async function listPath({ path, kind }: ManifestPath, prefix: string): Promise<FoundFile[] | undefined> {
+async function listPath({ path, kind }: ManifestPath, prefix: string): Promise<Entry[] | undefined> {
+  if (kind === "stdin") return [];
   if (kind === "file") {
     const file = await describeFile(path, prefix);
     return file === undefined ? [] : [file];
@@ -121,10 +120,16 @@ async function listPath({ path, kind }: ManifestPath, prefix: string): Promise<F
     if (error instanceof Deno.errors.NotFound) return undefined;
     throw error;
   }
-  const files = await Promise.all(
-    names.map((name) => describeFile(`${path}/${name}`, `${prefix}${name}`, nameProblem(name))),
-  );
+  const files = await Promise.all(names.map((name) => describeEntry(path, name, `${prefix}${name}`)));
   return files.filter((file) => file !== undefined).sort((one, other) => one.order < other.order ? -1 : 1);
+}
+
+/** Describes one entry of a folder. */
+async function describeEntry(folder: string, name: string, order: string): Promise<Entry | undefined> {
+  const path = `${folder}/${name}`;
+  const problem = nameProblem(name);
+  if (problem !== null) return { path, order, baseName: name, problem };
+  return await describeFile(path, order);
 }
 
 /** Why a file is refused by its name: it must stay one word in the log, and lead to the file. */
@@ -134,33 +139,25 @@ function nameProblem(name: string): string | null {
   return name.includes("\uFFFD") ? "has a name that is not UTF-8" : null;
 }
 
-/** Describes a file; undefined if there is none. */
-async function describeFile(
-  path: string,
-  order: string,
-  badName: string | null = null,
-): Promise<FoundFile | undefined> {
-  const refused = (problem: string): FoundFile => {
-    return { path, order, inode: order, signature: problem, problem, writtenMs: 0, settledMs: 0 };
-  };
-  if (badName !== null) return refused(badName);
+async function describeFile(path: string, order: string): Promise<Entry | undefined> {
+  const baseName = path.slice(path.lastIndexOf("/") + 1);
   let info: Deno.FileInfo | undefined;
   try {
     info = await statOrUndefined(path);
   } catch (error) {
-    return refused(problemOf(error));
+    return { path, order, baseName, problem: problemOf(error) };
   }
   if (info === undefined) return undefined;
-  if (!info.isFile) return refused(`is not a file, but ${whatIs(info)}`);
-  if (info.size > MAX_MANIFEST_BYTES) return refused(`is larger than ${MAX_MANIFEST_BYTES / 2 ** 20} MiB`);
+  if (!info.isFile) return { path, order, baseName, problem: `is not a file, but ${whatIs(info)}` };
+  if (info.size > MAX_MANIFEST_BYTES) {
+    return { path, order, baseName, problem: `is larger than ${MAX_MANIFEST_BYTES / 2 ** 20} MiB` };
+  }
   return {
     path,
     order,
+    baseName,
     inode: `${info.dev}:${info.ino}`,
     signature: signatureOf(info),
-    problem: null,
-    writtenMs: info.mtime?.getTime() ?? 0,
-    settledMs: (info.ctime?.getTime() ?? 0) + 1_000,
   };
 }
 
@@ -250,13 +247,20 @@ export async function readBounded(
   limitMs: number = TIME_LIMIT_MS,
   checkFile: FileCheck = () => null,
 ): Promise<Uint8Array<ArrayBuffer>> {
+  const giveUp = Promise.withResolvers<never>();
+  const timer = setTimeout(
+    () => giveUp.reject(new TypeError(`takes longer than ${limitMs / 1000} s to read`)),
+    limitMs,
+  );
   const end = new AbortController();
+  const reading = read(path, { maxBytes, checkFile }, end.signal);
   try {
-    const bytes = await within(read(path, { maxBytes, checkFile }, end.signal), limitMs);
-    if (bytes === null) throw new TypeError(`takes longer than ${limitMs / 1000} s to read`);
-    return bytes;
+    return await Promise.race([reading, giveUp.promise]);
   } finally {
+    clearTimeout(timer);
     end.abort();
+    // A read that was given up may still fail, which is no news.
+    reading.catch(() => null);
   }
 }
 

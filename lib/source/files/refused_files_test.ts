@@ -65,7 +65,7 @@ for (const [name, make, problem] of BAD_ENTRIES) {
           : service("api", 82),
       );
       await handler.until(() => handler.objects.size === 2, "the entry has become a file");
-    });
+    }, { pollMs: 200 });
   });
 }
 
@@ -75,7 +75,7 @@ Deno.test("a file that turns into something else keeps what it held in force, an
     await run("mkfifo")(`${folder}/b.tmp`);
     await Deno.rename(`${folder}/b.tmp`, `${folder}/a.yaml`);
     await handler.untilRejected("is not a file, but a FIFO");
-  });
+  }, { pollMs: 200 });
 });
 
 Deno.test("a FIFO, a device and a looping link given by their paths are errors that name them", async () => {
