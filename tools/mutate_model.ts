@@ -147,8 +147,8 @@ const VECTORS: readonly Mutation[] = [
       },
       {
         file: SLICES,
-        find: "servicePortKey(service, name, protocol)",
-        replace: 'servicePortKey(service, name ?? "", protocol)',
+        find: "wanted.get(name)",
+        replace: 'wanted.get(name ?? "")',
       },
     ],
   },
