@@ -9,12 +9,14 @@ import { COMMAND_ENTRIES } from "./commands.ts";
 import { flagByName } from "./flags/flags.ts";
 import { parseArgs, type ParsedFlags } from "./flags/parse_args.ts";
 import { type Io, OutputClosedError } from "./io.ts";
+import { missingPackageText } from "./missing_packages.ts";
 
 /**
  * Runs kproxy with these arguments.
  *
  * @param os the system it runs on
  * @returns the exit code: 0 all is well, 1 failure, 2 wrong use or configuration
+ * @throws {Error} if a package is missing, as `start.ts` expects it
  */
 export async function runCli(
   argv: readonly string[],
@@ -33,6 +35,8 @@ export async function runCli(
     const command = await COMMAND_ENTRIES[flags.command].load();
     return await command(flags, io);
   } catch (error) {
+    // `start.ts` names the package and what helps.
+    if (missingPackageText(error, "") !== undefined) throw error;
     return reportError(error, io);
   }
 }

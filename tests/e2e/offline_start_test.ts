@@ -32,7 +32,7 @@ e2eTest("without packages and without a network a start from source ends in one 
     `${ROOT}/start.ts`,
   ];
   const starts: readonly [argv: readonly string[], told: RegExp][] = [
-    [[`${ROOT}/deploy/kproxy`, "version"], line("nothing may be downloaded at a start")],
+    [[`${ROOT}/deploy/kproxy`, "run"], line("nothing may be downloaded at a start")],
     [[...deno, "run"], line("[^)]*name resolution[^)]*")],
     // Deno looks for all packages before it begins a task, and says so itself, with the package in the first line.
     [["deno", "task", "-q", "kproxy", "run"], /^error: Failed caching npm package '\S+@[\d.]+'\n/],
