@@ -76,7 +76,7 @@ export class RulesetSimulator implements Simulator {
   readonly #hooks: Hooks;
   readonly #cidrs = new Map<string, Cidr | null>();
 
-  /** @param held the snapshot, which must not change while packets are sent */
+  /** A simulator of a snapshot, which must not change while packets are sent. */
   constructor(held: RulesetSnapshot) {
     this.#held = held;
     this.#hooks = hooksOf(held);
