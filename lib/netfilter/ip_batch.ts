@@ -122,7 +122,7 @@ export interface Route {
   readonly metric: number;
 }
 
-export const DEFAULT_NETWORK: Readonly<Record<IpFamily, string>> = { IPv4: "0.0.0.0/0", IPv6: "::/0" };
+const DEFAULT_NETWORK: Readonly<Record<IpFamily, string>> = { IPv4: "0.0.0.0/0", IPv6: "::/0" };
 const REFUSING: ReadonlySet<unknown> = new Set(["unreachable", "blackhole", "prohibit"]);
 
 /**

@@ -222,7 +222,7 @@ export class Reconciler {
    * Brings the kernel to the newest state.
    *
    * @returns false if no program was run for it, so that the next one need not wait
-   * @throws {SyncError} after a call of the observer; the changes stay pending and the next sync is a full one
+   * @throws {SyncError} after a call of the observer; the next sync is a full one
    */
   async reconcile(): Promise<boolean> {
     const { tracker, proxier, observer, nowMs } = this.#options;

@@ -84,7 +84,7 @@ Deno.test("damage is repaired, looked at again at once, and repaired each time i
   assertEquals(looks(), 5);
 });
 
-Deno.test("a repair that does not help is reported once and made ever more rarely, with everything", async () => {
+Deno.test("a repair that does not help is reported once and made ever more rarely", async () => {
   let damage: false | Damage = DAMAGE;
   const { repairs, told, period } = rig(() => damage);
   const periods: number[] = [];

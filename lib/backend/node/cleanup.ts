@@ -7,14 +7,6 @@ import type { CleanupMode, CleanupProxy } from "../../config/types.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import type { Exec } from "../../kernel/exec.ts";
 import type { IpFamily } from "../../model/objects.ts";
-import {
-  CANARY_CHAIN,
-  EXTERNAL_SERVICES_CHAIN,
-  FIREWALL_JUMP_COMMENT,
-  NODE_PORTS_CHAIN,
-  SERVICES_CHAIN,
-} from "../iptables/plan/chains.ts";
-import { CHAINS } from "../userspace/plan/chains.ts";
 
 /** Chains of iptables by table, callers before callees. */
 export interface OwnedChains {
@@ -89,23 +81,3 @@ export function countLeftovers({ removed }: LeftoverReport): readonly (readonly 
   for (const { kind } of removed) counts.set(kind, (counts.get(kind) ?? 0) + 1);
   return [...counts];
 }
-
-export const IPTABLES_CLEANUP: ModeCleanup = {
-  mode: "iptables",
-  distinct: [],
-  chains: {
-    nat: [NODE_PORTS_CHAIN, CANARY_CHAIN],
-    filter: [SERVICES_CHAIN, EXTERNAL_SERVICES_CHAIN, NODE_PORTS_CHAIN, CANARY_CHAIN],
-    mangle: [CANARY_CHAIN],
-  },
-  jumpComments: [FIREWALL_JUMP_COMMENT],
-};
-
-export const USERSPACE_CLEANUP: ModeCleanup = {
-  mode: "userspace",
-  distinct: [],
-  chains: {
-    ...CHAINS,
-    mangle: [],
-  },
-};

@@ -20,25 +20,29 @@ import {
   unreadableTables,
 } from "../../netfilter/iptables_save.ts";
 import { chainLine, tableBlock } from "../../netfilter/iptables_jumps.ts";
-import {
-  IPTABLES_CLEANUP,
-  type KeptLeftover,
-  type Leftover,
-  type LeftoverFailure,
-  type LeftoverReport,
-  type ModeCleanup,
-  type OwnedChains,
+import type {
+  KeptLeftover,
+  Leftover,
+  LeftoverFailure,
+  LeftoverReport,
+  ModeCleanup,
+  OwnedChains,
 } from "./cleanup.ts";
 import {
+  CANARY_CHAIN,
+  EXTERNAL_SERVICES_CHAIN,
+  FIREWALL_JUMP_COMMENT,
   FORWARD_CHAIN,
   isServiceChain,
   KUBELET_FIREWALL_CHAIN,
   MARK_MASQ_CHAIN,
+  NODE_PORTS_CHAIN,
   POSTROUTING_CHAIN,
   PROXY_FIREWALL_CHAIN,
   serviceChainsInCallOrder,
   SERVICES_CHAIN,
 } from "../iptables/plan/chains.ts";
+import { CHAINS as USERSPACE_CHAINS } from "../userspace/plan/chains.ts";
 import type { CleanupMode } from "../../config/types.ts";
 import { splitWords } from "../../netfilter/iptables_rule.ts";
 import {
@@ -47,6 +51,23 @@ import {
   type NftListedChain,
   type NftListedRule,
 } from "../../netfilter/nft_listing.ts";
+
+export const IPTABLES_CLEANUP: ModeCleanup = {
+  mode: "iptables",
+  distinct: [],
+  chains: {
+    nat: [NODE_PORTS_CHAIN, CANARY_CHAIN],
+    filter: [SERVICES_CHAIN, EXTERNAL_SERVICES_CHAIN, NODE_PORTS_CHAIN, CANARY_CHAIN],
+    mangle: [CANARY_CHAIN],
+  },
+  jumpComments: [FIREWALL_JUMP_COMMENT],
+};
+
+export const USERSPACE_CLEANUP: ModeCleanup = {
+  mode: "userspace",
+  distinct: [],
+  chains: { ...USERSPACE_CHAINS, mangle: [] },
+};
 
 /** Options of a cleanup of iptables. */
 export interface CleanupOptions {

@@ -8,8 +8,13 @@ import { FakeIptables } from "../../../tests/support/fake_iptables.ts";
 import { defaultSettings, stateOf } from "../../../tests/support/fake_iptables_state.ts";
 import { IptablesProxier } from "../iptables/apply/proxier.ts";
 import { IPVS_CLEANUP } from "../ipvs/node/cleanup.ts";
-import { IPTABLES_CLEANUP, USERSPACE_CLEANUP } from "./cleanup.ts";
-import { cleanupIptables, type CleanupNft, cleanupTargets } from "./iptables_leftovers.ts";
+import {
+  cleanupIptables,
+  type CleanupNft,
+  cleanupTargets,
+  IPTABLES_CLEANUP,
+  USERSPACE_CLEANUP,
+} from "./iptables_leftovers.ts";
 
 /** Kubelet's and a network plugin's rules, as they are on a node before any service proxy starts. */
 const FOREIGN = `*mangle

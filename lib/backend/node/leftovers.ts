@@ -5,17 +5,16 @@
  * @module
  */
 import type { CleanupMode } from "../../config/types.ts";
-import {
-  type CleanupContext,
-  IPTABLES_CLEANUP,
-  type LeftoverReport,
-  type ModeCleanup,
-  USERSPACE_CLEANUP,
-} from "./cleanup.ts";
+import type { CleanupContext, LeftoverReport, ModeCleanup } from "./cleanup.ts";
 import { Nft } from "../../kernel/nft.ts";
 import { IPVS_CLEANUP } from "../ipvs/node/cleanup.ts";
 import { NFTABLES_CLEANUP } from "../nftables/node/cleanup.ts";
-import { cleanupIptables, cleanupTargets } from "./iptables_leftovers.ts";
+import {
+  cleanupIptables,
+  cleanupTargets,
+  IPTABLES_CLEANUP,
+  USERSPACE_CLEANUP,
+} from "./iptables_leftovers.ts";
 
 const CLEANUPS: readonly ModeCleanup[] = [
   IPTABLES_CLEANUP,

@@ -2,6 +2,7 @@ import { assert, assertEquals, assertThrows } from "@std/assert";
 import { UsageError } from "../../errors.ts";
 import type { FlagValue } from "../../config/flags_overlay.ts";
 import type { KindName } from "../../config/kinds.ts";
+import { valuesOf } from "./flag.ts";
 import { type FlagName, FLAGS } from "./flags.ts";
 import { parseArgs, type ParsedFlags } from "./parse_args.ts";
 
@@ -27,9 +28,10 @@ const TYPED: Readonly<Record<KindName, readonly [text: string, value: FlagValue]
 Deno.test("every flag is read as typed in each of its commands, and nothing else with it", {
   permissions: "none",
 }, () => {
-  for (const { name, short, kind, note, commands, ...flag } of FLAGS) {
+  for (const flag of FLAGS) {
+    const { name, short, kind, note, commands } = flag;
     for (const command of commands) {
-      const [choice] = flag.valuesIn?.[command] ?? flag.values ?? [];
+      const [choice] = valuesOf(flag, command) ?? [];
       const isChosen = choice !== undefined && kind !== "version";
       const [text, value] = isChosen ? [choice, kind === "list" ? [choice] : choice] : TYPED[kind];
       for (const words of [[`--${name}=${text}`], ...short === undefined ? [] : [[`-${short}=${text}`]]]) {

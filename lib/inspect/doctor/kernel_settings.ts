@@ -11,7 +11,7 @@ import { conntrackNames, type ConntrackSetting, isAsWanted } from "../../kernel/
 import type { Exec } from "../../kernel/exec.ts";
 import { readLinks, readRoutes } from "../../kernel/ip_address.ts";
 import { DISABLE_IPV6, readSysctls } from "../../kernel/sysctl.ts";
-import { DEFAULT_NETWORK, type Link } from "../../netfilter/ip_batch.ts";
+import type { Link } from "../../netfilter/ip_batch.ts";
 import { few } from "../../text/words.ts";
 import {
   BRIDGE_CALLS,
@@ -201,8 +201,7 @@ export async function readLinksAndRoutes(exec: Exec) {
     // Without IPv6 in the kernel `ip` fails: there is no route.
     readRoutes(exec, "IPv6", ["show", "default"]).catch(() => []),
   ]);
-  const defaults = routes.flat().filter(({ family, network }) => network === DEFAULT_NETWORK[family]);
-  return { links, uplinks: [...new Set(defaults.flatMap(({ devices }) => devices))] };
+  return { links, uplinks: [...new Set(routes.flat().flatMap(({ devices }) => devices))] };
 }
 
 /** Device → value of one sysctl in a family. */

@@ -5,9 +5,9 @@
  */
 import { isPortTaken } from "../../kernel/machine.ts";
 import { splitHostPort } from "../../model/ip.ts";
-import type { IpFamily, Protocol } from "../../model/objects.ts";
+import type { IpFamily } from "../../model/objects.ts";
 import type { NodePortals } from "../../model/portals.ts";
-import type { FlowOutcome, Packet } from "../../sim/flow.ts";
+import { type FlowOutcome, type Packet, serviceProtocol } from "../../sim/flow.ts";
 import type { HostState } from "../../sim/packet_walk.ts";
 import { type HeldPortal, portalKey, type PortalSnapshot } from "../../sim/portals.ts";
 import { RulesetSimulator } from "../../sim/ruleset_simulator.ts";
@@ -130,7 +130,7 @@ export function unknownPorts(
   if (typeof portals !== "string" || desired?.portals === undefined) return [];
   const family = packet.destination.includes(":") ? "IPv6" : "IPv4";
   const { destination: ip, port, protocol } = packet;
-  const destination = { ip, port, protocol: protocol.toUpperCase() as Protocol, isNodeAddress: true };
+  const destination = { ip, port, protocol: serviceProtocol(protocol), isNodeAddress: true };
   const { match } = findService(stateOf(desired, family), destination);
   if (match === null || match.kind === "health-check node port" || match.port.protocol === "SCTP") return [];
   const { text } = match.port;

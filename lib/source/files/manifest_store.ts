@@ -152,8 +152,8 @@ export class ManifestStore {
   /** Current refusals of files and objects. */
   *refusals(): Generator<Rejection> {
     for (const { reported } of this.#files.values()) yield* reported.values();
-    for (const [winner, ...others] of this.#candidates.values()) {
-      for (const other of others) yield ignored(other, winner!);
+    for (const candidates of this.#candidates.values()) {
+      for (let at = 1; at < candidates.length; at++) yield ignored(candidates[at]!, candidates[0]!);
     }
   }
 

@@ -154,7 +154,7 @@ export const SERVICE_CIDRS: WatchedResource = {
  * The part of a resource that one Service is made of: the Service itself, or what belongs to it. Within its namespace, by selectors, so
  * that an account that may list them all may list these.
  */
-export function resourceOfService(resource: WatchedResource, service: NamespacedName): WatchedResource {
+function resourceOfService(resource: WatchedResource, service: NamespacedName): WatchedResource {
   const [namespace = "", name = ""] = service.split("/");
   const at = resource.path.lastIndexOf("/");
   const isSlice = resource.objectKind === "EndpointSlice";

@@ -260,7 +260,7 @@ export class ExpiredError extends RefusalError {
 }
 
 /** A list of any kind. The model has another name for `continue`, which is a word of its language. */
-export interface ListModel {
+interface ListModel {
   readonly apiVersion?: string;
   readonly kind?: string;
   readonly metadata?: Omit<V1ListMeta, "_continue"> & { readonly continue?: V1ListMeta["_continue"] };
@@ -305,7 +305,7 @@ export interface ObjectType {
  *
  * @throws {DecodeError} if it is something else: an empty answer must never pass for an empty list
  */
-export function checkPage(page: Raw<ListModel>, { objectKind }: ObjectType): ListPage {
+function checkPage(page: Raw<ListModel>, { objectKind }: ObjectType): ListPage {
   const metadata = objectAt(page, "metadata");
   const resourceVersion = textAt(metadata, "resourceVersion");
   requireText(page, "kind", `${objectKind}List`);
@@ -326,7 +326,7 @@ function requireText(raw: RawKubernetesObject, key: "kind" | "apiVersion", wante
  * @throws {RefusalError} if it holds another error
  * @throws {AnswerError} if it is no event of such an object
  */
-export function checkEvent(raw: RawEvent, { path, objectKind }: ObjectType): WatchEvent {
+function checkEvent(raw: RawEvent, { path, objectKind }: ObjectType): WatchEvent {
   const event = { type: raw.type, object: raw.object as RawKubernetesObject };
   if (event.type === "ERROR") {
     const status = statusOf(event.object);
@@ -397,7 +397,7 @@ export function statusMessage(text: string): string {
 }
 
 /** A Status in JSON; an empty one if the text is none. */
-export function jsonStatus(text: string): Raw<V1Status> {
+function jsonStatus(text: string): Raw<V1Status> {
   try {
     const status: unknown = JSON.parse(text);
     return typeof status === "object" && status !== null ? status : {};
@@ -412,7 +412,7 @@ function shortened(message: string): string {
 }
 
 /** Result of `read`. @throws {AnswerError} that begins with `what`, if the text is unreadable */
-export function checked<T>(what: string, read: () => T): T {
+function checked<T>(what: string, read: () => T): T {
   try {
     return read();
   } catch (cause) {

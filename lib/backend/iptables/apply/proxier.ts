@@ -190,24 +190,23 @@ export class IptablesProxier extends Proxier<IptablesSettings, IptablesStore> {
     changed: ReadonlySet<NamespacedName>,
     store: IptablesStore,
   ): Promise<void> {
-    const write = async (names: ReadonlySet<NamespacedName>): Promise<void> => {
-      const { plan, change } = await this.run("plan", async () => {
-        const plan = await this.#plan(state, names);
-        return { plan, change: store.change(plan) };
-      });
+    const plan = (names: ReadonlySet<NamespacedName>): Promise<IptablesPlan> =>
+      this.run("plan", () => this.#plan(state, names));
+    const write = async (plan: IptablesPlan): Promise<void> => {
+      const change = await this.run("plan", () => store.change(plan));
       await this.#write(plan, change.transaction, this.#chainsPerChange);
       change.commit();
     };
-    await this.writeApart(changed, write, async (name) => {
-      const problem = await this.#refusalOf(state, name);
-      if (problem === null) await write(new Set([name]));
+    await this.writeApart(changed, async (names) => write(await plan(names)), async (name) => {
+      const one = await plan(new Set([name]));
+      const problem = await this.#refusalOf(one, name);
+      if (problem === null) await write(one);
       return problem;
     });
   }
 
   /** Tries the rules of a Service first, because writing them takes more than one transaction. */
-  async #refusalOf(state: ProxyState, name: NamespacedName): Promise<string | null> {
-    const { services } = await this.run("plan", () => this.#plan(state, new Set([name])));
+  async #refusalOf({ services }: IptablesPlan, name: NamespacedName): Promise<string | null> {
     const rules = services.get(name) ?? null;
     if (rules === null) return null;
     const [refused] = await this.run(

@@ -57,7 +57,7 @@ export function* planIptablesInSteps(
   return { all: changed === "all", base: planBaseRules(options), services };
 }
 
-/** All of the options that neither the tool's version nor the node's interfaces and sysctls decide. */
+/** All of the options that neither the node's interfaces and sysctls nor its nfacct counters decide. */
 export type ConfiguredIptables = Omit<
   IptablesOptions,
   "nodePortIps" | "dropInvalid" | "nfacct"

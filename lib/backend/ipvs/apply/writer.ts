@@ -15,7 +15,7 @@ import { addWritten, type Progress } from "../../apply/proxier.ts";
 import { isolateRefused, type Refusal } from "../../quarantine.ts";
 import { OUT_FILTER_CHAIN } from "../plan/base_rules.ts";
 import { isEndpoint, type RefusedLine, RefusedLinesError } from "../store/refusals.ts";
-import type { Step } from "../store/transaction.ts";
+import { type Step, stepText } from "../store/transaction.ts";
 import type { GracefulTermination } from "./graceful_termination.ts";
 
 /** Kinds of objects that a report counts. */
@@ -100,7 +100,7 @@ async function writeRules(
   progress: Progress,
 ): Promise<readonly RefusedLine[]> {
   const restore = async (some: readonly string[]): Promise<void> => {
-    const text = some.map((line) => line + "\n").join("");
+    const text = stepText({ lines: some });
     progress.commands++;
     await iptables.restore(text);
     progress.bytes += text.length;

@@ -13,7 +13,14 @@ import type {
   ServicePort,
   ServicePortKey,
 } from "../../../model/state.ts";
-import { atOnce, familySettings, letsNodeIn, planServicesInSteps, type Steps } from "../../planning.ts";
+import {
+  atOnce,
+  type FamilySettings,
+  familySettings,
+  letsNodeIn,
+  planServicesInSteps,
+  type Steps,
+} from "../../planning.ts";
 import { planBaseRules } from "./base_rules.ts";
 import {
   DEVICE,
@@ -248,12 +255,8 @@ export function* planIpvsInSteps(state: ProxyState, changed: Changed, options: I
 
 const DEFAULT_SCHEDULER = "rr";
 
-/** All of the options that neither the tools' versions, the kernel nor the node's devices decide. */
-export type ConfiguredIpvs =
-  & Omit<IpvsOptions, "schedulers" | "nodePortIps" | "hostIps">
-  & {
-    readonly nodePortAddresses: NodePortAddresses;
-  };
+/** All of the options that neither the kernel nor the node's devices decide. */
+export type ConfiguredIpvs = FamilySettings & Pick<IpvsOptions, "scheduler" | "excludeCIDRs">;
 
 /**
  * The options of one family; `problem` says why local traffic may not be recognised.

@@ -157,7 +157,7 @@ Deno.test("an endpoint goes: gracefully, unless its Service says otherwise", pur
     const service = testService({ annotations });
     const { steps } = new IpvsStore(plan([service, pods("10.244.1.1", "10.244.1.2")]))
       .change(plan([service, pods("10.244.1.1")]));
-    const changes = steps.flatMap((step) => step.program === "ipvsadm" ? step.changes : []);
+    const changes = steps.flatMap(({ changes }) => changes);
     assertEquals(changes.map((one) => [one.kind, "graceful" in one && one.graceful]), [[
       "removeReal",
       graceful,

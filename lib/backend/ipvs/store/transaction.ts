@@ -5,7 +5,7 @@
  * @module
  */
 import { addAddressLine, addDummyLine, deleteAddressLine } from "../../../netfilter/ip_batch.ts";
-import { type Table, tableBlock } from "../../../netfilter/iptables_jumps.ts";
+import type { Table } from "../../../netfilter/iptables_jumps.ts";
 import type { RealServer, VirtualServer } from "../../../netfilter/ipvs.ts";
 import { IptablesTransaction } from "../../iptables/store/transaction.ts";
 import { DEVICE } from "../plan/ruleset.ts";
@@ -125,7 +125,7 @@ export class IpvsTransaction {
       "iptables",
       TABLES.flatMap((table) => {
         const lines = this.rules.lines(table);
-        return lines.length === 0 ? [] : tableBlock(table, lines).trimEnd().split("\n");
+        return lines.length === 0 ? [] : [`*${table}`, ...lines, "COMMIT"];
       }),
     );
   }
@@ -157,6 +157,6 @@ function isWork({ lines }: Step): boolean {
 }
 
 /** Standard input of the step's program. */
-export function stepText({ lines }: Step): string {
+export function stepText({ lines }: Pick<Step, "lines">): string {
   return lines.map((line) => line + "\n").join("");
 }
